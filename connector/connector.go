@@ -1,0 +1,213 @@
+// Package connector holds the public interfaces of sources and sinks. It is layer L1; connectors live in sub-packages, each with the
+// dependencies it brings, and none of them imports stream: a source is connector.Source[T], which stream.Environment.FromSource takes.
+//
+// A source has two halves (the shape of Flink's FLIP-27). The Enumerator runs once per job in the coordinator process, finds splits
+// and assigns them. Readers run in the source's subtasks, on the task's goroutine, and own the position inside of their splits: a
+// reader's Snapshot is the only truth about what was read.
+//
+// Order guarantee: splits assigned before the enumerator's Snapshot of checkpoint n reach the reader before the reader's Snapshot of n;
+// splits assigned after it reach the reader after it. So a split is in exactly one of the two at every checkpoint.
+package connector
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// NoTimestamp marks a record without an event time. All event times are milliseconds since the Unix epoch.
+const NoTimestamp = int64(math.MinInt64)
+
+// Boundedness says whether a source ends by itself.
+type Boundedness int
+
+const (
+	Unbounded Boundedness = iota
+	Bounded
+)
+
+// Split is a part of a source: an id that is stable over the life of the job and the source's own encoding of its position.
+type Split struct {
+	ID    string
+	State []byte
+}
+
+// Status is what a Poll ended with.
+type Status int
+
+const (
+	// MoreAvailable: call Poll again at once.
+	MoreAvailable Status = iota
+	// NothingAvailable: wait for Available.
+	NothingAvailable
+	// EndOfInput: every split is read to its end and no more will come.
+	EndOfInput
+)
+
+// Source is a source of T. A Source value holds configuration only and is shared by all subtasks of a process.
+type Source[T any] interface {
+	Boundedness() Boundedness
+	// Enumerator makes the enumerator of a new job (restored nil) or of one restored from a checkpoint.
+	Enumerator(ctx EnumeratorContext, restored []byte) (Enumerator, error)
+	Reader(ctx ReaderContext) (Reader[T], error)
+}
+
+// Validator is an optional part of sources and sinks: checks that need no connection, run when the graph is built. All faults at once.
+type Validator interface{ Validate() error }
+
+// Preflight is an optional part of sources and sinks: checks against the external system (topic exists, transaction time-out within the
+// broker's limit), run once in the coordinator before any task is deployed. An error fails the job without a restart.
+type Preflight interface {
+	Preflight(ctx context.Context, env PreflightContext) error
+}
+
+// PreflightContext tells a Preflight about the job.
+type PreflightContext struct {
+	Parallelism        int
+	CheckpointInterval time.Duration // 0 when checkpoints are off
+	CheckpointTimeout  time.Duration
+	Logger             zerolog.Logger
+}
+
+// Enumerator assigns splits. Its methods are called by one goroutine; none may block for long (use EnumeratorContext.Async).
+type Enumerator interface {
+	Start(ctx context.Context) error
+	// AddReader tells that a subtask's reader is up (again).
+	AddReader(subtask int)
+	// AddSplitsBack returns splits that were assigned to a failed reader after the last completed checkpoint.
+	AddSplitsBack(splits []Split, subtask int)
+	// HandleSplitRequest is called when a reader asks for a split (bounded, pull-style sources).
+	HandleSplitRequest(subtask int)
+	Snapshot(checkpointID int64) ([]byte, error)
+	CheckpointComplete(checkpointID int64)
+	Close() error
+}
+
+// EnumeratorContext is what an Enumerator may do. Its methods are called on the enumerator's goroutine only.
+type EnumeratorContext interface {
+	Parallelism() int
+	// Readers lists the subtasks whose readers are up.
+	Readers() []int
+	Assign(subtask int, splits ...Split)
+	// NoMoreSplits tells a reader that it has all it will ever get.
+	NoMoreSplits(subtask int)
+	// Async runs work on another goroutine and then done on the enumerator's goroutine; a nil result of period 0 runs once, else
+	// each period. It stops with the enumerator.
+	Async(period time.Duration, work func(ctx context.Context) (any, error), done func(result any, err error))
+	// Fail fails the job.
+	Fail(err error)
+	Logger() zerolog.Logger
+}
+
+// ReaderContext is what a Reader gets.
+type ReaderContext struct {
+	Subtask     int
+	Parallelism int
+	// RequestSplit asks the enumerator for a split.
+	RequestSplit func()
+	Logger       zerolog.Logger
+	Metrics      Metrics
+	// CheckpointingEnabled is false when the job takes no checkpoints.
+	CheckpointingEnabled bool
+}
+
+// Reader reads splits. All methods run on the task's goroutine; Poll must not block (fetching happens elsewhere).
+type Reader[T any] interface {
+	Start(ctx context.Context) error
+	AddSplits(splits []Split) error
+	NoMoreSplits()
+	// Poll emits at most max records to out.
+	Poll(out Output[T], max int) (Status, error)
+	// Available returns a channel that receives (or is closed) when Poll may have something after NothingAvailable. The same
+	// channel may be returned each time; spurious wake-ups are fine.
+	Available() <-chan struct{}
+	Snapshot(checkpointID int64) ([]Split, error)
+	CheckpointComplete(ctx context.Context, checkpointID int64) error
+	CheckpointAborted(checkpointID int64)
+	Close() error
+}
+
+// Output receives a reader's records.
+type Output[T any] interface {
+	// Collect emits a record that belongs to no particular split. ts is the record's own event time or NoTimestamp.
+	Collect(v T, ts int64) error
+	// Split returns the output of one split, which has its own watermark; call it once per split and keep it.
+	Split(id string) SplitOutput[T]
+	// ReleaseSplit ends a split's part in the watermark.
+	ReleaseSplit(id string)
+}
+
+// SplitOutput receives the records of one split.
+type SplitOutput[T any] interface {
+	Collect(v T, ts int64) error
+}
+
+// Sink is a sink of T. A Sink value holds configuration only.
+type Sink[T any] interface {
+	// Writer makes the writer of a subtask. restored are the writer states of this operator from the checkpoint, redistributed
+	// (nil in a new job; each state goes to exactly one subtask).
+	Writer(ctx SinkContext, restored [][]byte) (SinkWriter[T], error)
+}
+
+// SinkContext is what a SinkWriter gets.
+type SinkContext struct {
+	Context     context.Context // the task's life
+	Subtask     int
+	Parallelism int
+	Attempt     int // how many times the task was started in this job
+	// RestoredCheckpoint is the id of the checkpoint that the job was restored from, 0 for none.
+	RestoredCheckpoint int64
+	Logger             zerolog.Logger
+	Metrics            Metrics
+	// CheckpointingEnabled is false when the job takes no checkpoints.
+	CheckpointingEnabled bool
+}
+
+// SinkWriter writes records. All methods run on the task's goroutine.
+type SinkWriter[T any] interface {
+	Write(v T, ts int64) error
+	// Flush makes sure that everything written so far reached the external system; called at each checkpoint's barrier and at the
+	// end of input.
+	Flush(ctx context.Context, endOfInput bool) error
+	// Snapshot returns the writer's state of a checkpoint; called after Flush (and after PrepareCommit).
+	Snapshot(checkpointID int64) ([][]byte, error)
+	Close() error
+}
+
+// CommittingSink is a Sink with a two-phase commit: what PrepareCommit returns is stored with the checkpoint and given to the
+// Committer when the checkpoint is complete, or when the job is restored from it. Commit must be idempotent.
+type CommittingSink[T any] interface {
+	Sink[T]
+	// Committer makes the committer of a subtask. It is made, and restored committables are committed, before Writer is called.
+	Committer(ctx SinkContext) (Committer, error)
+}
+
+// CommittingWriter is the SinkWriter of a CommittingSink.
+type CommittingWriter interface {
+	// PrepareCommit ends the current transaction's input and returns what must be committed; called after Flush.
+	PrepareCommit(checkpointID int64) ([][]byte, error)
+	// Committed tells that the committables of a checkpoint were committed (their resources may be used again).
+	Committed(checkpointID int64)
+}
+
+// Committer commits. Commit runs on a goroutine of its own, one call at a time, in checkpoint order.
+type Committer interface {
+	// Commit commits all of committables or returns an error that fails the task. retry says that they were restored: they may
+	// have been committed before.
+	Commit(ctx context.Context, committables [][]byte, retry bool) error
+	Close() error
+}
+
+// Metrics registers a connector's metrics under the operator's scope.
+type Metrics interface {
+	Counter(name string) Counter
+	// Gauge registers a function that is called when metrics are collected, on another goroutine.
+	Gauge(name string, fn func() float64)
+}
+
+// Counter is a monotonic count. Safe for concurrent use.
+type Counter interface {
+	Add(n int64)
+}

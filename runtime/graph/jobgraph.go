@@ -1,0 +1,85 @@
+// Package graph holds the three graphs of a job: StreamGraph (what the user's calls built, one node per operation), JobGraph (chained
+// operators as vertices, serialised as JSON: what a plan process hands to the JobMaster) and the identities of their parts. It is layer
+// L1. The user's binary, executed again, builds the same StreamGraph; functions never leave the process: Node.Impl and Edge.Impl hold
+// the in-process halves and are not serialised.
+//
+// Invariants: operator ids depend on UIDs, or on structure where none is given; vertices are in topological order; a JobGraph is
+// immutable after Translate.
+package graph
+
+// Partitioner says how records travel along an edge.
+type Partitioner string
+
+const (
+	Forward   Partitioner = "FORWARD"
+	Rebalance Partitioner = "REBALANCE"
+	Hash      Partitioner = "HASH"
+	Broadcast Partitioner = "BROADCAST"
+)
+
+// JobGraph is the unit of submission.
+type JobGraph struct {
+	Name     string   `json:"name"`
+	Protocol int      `json:"protocol"`
+	SDK      string   `json:"sdk"` // version of the SDK in the user's binary
+	Vertices []Vertex `json:"vertices"`
+	// Config is the job's effective configuration: the submitted one with what the program set itself (interval, state backend, …).
+	Config map[string]string `json:"config"`
+	// Warnings are things worth telling the user that do not stop the job (a stateful operator without UID).
+	Warnings    []string `json:"warnings,omitempty"`
+	Fingerprint string   `json:"fingerprint"` // hex SHA-256 over everything above but Config
+}
+
+// Vertex is a chain of operators that runs in one task per subtask.
+type Vertex struct {
+	ID               VertexID   `json:"id"`
+	Name             string     `json:"name"` // "Source: orders -> Map -> Filter"
+	Operators        []Operator `json:"operators"`
+	Parallelism      int        `json:"parallelism"`
+	MaxParallelism   int        `json:"maxParallelism"`
+	Inputs           []Input    `json:"inputs,omitempty"`  // network inputs of the head operator
+	Outputs          []Output   `json:"outputs,omitempty"` // network outputs, any operator of the chain
+	SlotSharingGroup string     `json:"slotSharingGroup"`
+}
+
+// Operator describes one operator of a chain.
+type Operator struct {
+	ID         OperatorID `json:"id"`
+	UID        string     `json:"uid,omitempty"`
+	Name       string     `json:"name"`
+	Kind       string     `json:"kind"` // "source", "map", "window", "sink", …
+	Stateful   bool       `json:"stateful,omitempty"`
+	Keyed      bool       `json:"keyed,omitempty"`
+	Source     bool       `json:"source,omitempty"`
+	Bounded    bool       `json:"bounded,omitempty"`     // sources: ends by itself
+	Coordinate bool       `json:"coordinated,omitempty"` // has a half in the coordinator process
+	OutType    string     `json:"outType,omitempty"`     // Go type name with schema hash
+	KeyType    string     `json:"keyType,omitempty"`
+	CallSite   string     `json:"callSite,omitempty"` // file:line of the user's call
+	Detail     string     `json:"detail,omitempty"`   // such as "TumblingEventTime(1m0s)"
+}
+
+// Input is one network edge into a vertex.
+type Input struct {
+	From        VertexID    `json:"from"`
+	FromOutput  int         `json:"fromOutput"` // index into the producer's Outputs
+	Input       int         `json:"input"`      // input number of the head operator (0, or 1 of a two-input operator)
+	Partitioner Partitioner `json:"partitioner"`
+}
+
+// Output is one network edge out of a vertex.
+type Output struct {
+	To          VertexID    `json:"to"`
+	From        OperatorID  `json:"fromOperator"` // operator of the chain whose records it carries
+	Partitioner Partitioner `json:"partitioner"`
+}
+
+// Vertex returns the vertex with this id, or nil.
+func (g *JobGraph) Vertex(id VertexID) *Vertex {
+	for i := range g.Vertices {
+		if g.Vertices[i].ID == id {
+			return &g.Vertices[i]
+		}
+	}
+	return nil
+}

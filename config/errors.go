@@ -1,0 +1,63 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// UnknownKeyError is a key that no option has.
+type UnknownKeyError struct {
+	Key     string
+	Nearest string // "" when nothing is near
+}
+
+func (e *UnknownKeyError) Error() string {
+	if e.Nearest == "" {
+		return fmt.Sprintf("config: unknown option %q (thalweg help config lists all)", e.Key)
+	}
+	return fmt.Sprintf("config: unknown option %q, did you mean %q?", e.Key, e.Nearest)
+}
+
+type problems []error
+
+func (p problems) err() error { return errors.Join(p...) }
+
+func hasPrefix(k string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(k, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func unknownKey(k string) error {
+	best, bestDist := "", len(k)/3+2
+	for _, known := range Keys() {
+		if d := distance(k, known); d < bestDist {
+			best, bestDist = known, d
+		}
+	}
+	return &UnknownKeyError{Key: k, Nearest: best}
+}
+
+// distance is the Levenshtein distance.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		prev := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			prev, row[j] = row[j], min(row[j]+1, row[j-1]+1, prev+cost)
+		}
+	}
+	return row[len(b)]
+}

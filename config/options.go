@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+func atLeastBytes(n Bytes) func(Bytes) error {
+	return func(v Bytes) error {
+		if v < n {
+			return fmt.Errorf("want at least %s", n)
+		}
+		return nil
+	}
+}
+
+// Execution. Source of keys and defaults: Flink 2.x, unless a default is said to differ.
+var (
+	Parallelism       = intOption("parallelism.default", 1, "Parallelism of operators that set none.", atLeast(1))
+	MaxParallelism    = intOption("pipeline.max-parallelism", -1, "Number of key groups of operators that set none; -1 derives it from the parallelism (128 at least).", nil)
+	OperatorChaining  = boolOption("pipeline.operator-chaining.enabled", true, "Run operators that need no exchange in one task.")
+	PipelineName      = stringOption("pipeline.name", "", "The job's name; the program's name when empty.")
+	WatermarkInterval = durationOption("pipeline.auto-watermark-interval", 200*time.Millisecond, "How often sources emit watermarks.")
+	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.")
+
+	RestartStrategy       = enumOption("restart-strategy.type", "exponential-delay", "What happens when a job fails.", "exponential-delay", "fixed-delay", "none", "exponentialdelay", "fixeddelay", "off", "disable")
+	FixedDelayAttempts    = intOption("restart-strategy.fixed-delay.attempts", 1, "Restarts before the job fails for good.", atLeast(0))
+	FixedDelay            = durationOption("restart-strategy.fixed-delay.delay", time.Second, "Pause before a restart.")
+	ExponentialInitial    = durationOption("restart-strategy.exponential-delay.initial-backoff", time.Second, "First pause. A restart because a process died takes the first pause as zero.")
+	ExponentialMax        = durationOption("restart-strategy.exponential-delay.max-backoff", time.Minute, "Longest pause.")
+	ExponentialMultiplier = floatOption("restart-strategy.exponential-delay.backoff-multiplier", 1.5, "Growth of the pause.", nil)
+	ExponentialReset      = durationOption("restart-strategy.exponential-delay.reset-backoff-threshold", time.Hour, "Time without failure after which the pause starts anew.")
+	ExponentialJitter     = floatOption("restart-strategy.exponential-delay.jitter-factor", 0.1, "Random part of the pause.", nil)
+	ExponentialAttempts   = intOption("restart-strategy.exponential-delay.attempts-before-reset-backoff", -1, "Failures in a row before the job fails for good; -1 for no limit.", nil)
+)
+
+// Checkpoints and state.
+var (
+	CheckpointInterval  = durationOption("execution.checkpointing.interval", 0, "Time between checkpoints; 0 turns them off.")
+	CheckpointTimeout   = durationOption("execution.checkpointing.timeout", 10*time.Minute, "A checkpoint that takes longer is aborted.")
+	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next.")
+	CheckpointMode      = enumOption("execution.checkpointing.mode", "exactly_once", "Guarantee inside of the job.", "exactly_once", "exactly-once", "at_least_once", "at-least-once")
+	CheckpointDir       = stringOption("execution.checkpointing.dir", "", "URI of the folder of checkpoints (hdfs:// or file://); <dir>/<job id>/chk-<n>. On YARN the staging folder's ckp when empty.")
+	SavepointDir        = stringOption("execution.checkpointing.savepoint-dir", "", "URI of the default folder of savepoints.")
+	CheckpointsRetained = intOption("execution.checkpointing.num-retained", 1, "Completed checkpoints to keep.", atLeast(1))
+	Externalized        = enumOption("execution.checkpointing.externalized-checkpoint-retention", "retain_on_cancellation", "Whether a cancelled job keeps its last checkpoint. Flink's default is no_externalized_checkpoints; ours keeps it.", "retain_on_cancellation", "delete_on_cancellation", "no_externalized_checkpoints")
+	TolerableFailures   = intOption("execution.checkpointing.tolerable-failed-checkpoints", 0, "Failed checkpoints in a row that do not fail the job.", atLeast(0))
+	MemoryThreshold     = bytesOption("execution.checkpointing.fs.memory-threshold", 20<<10, "State files up to this size are stored in the checkpoint's metadata.", nil)
+	StateBackend        = enumOption("state.backend.type", "hashmap", "Keyed state backend.", "hashmap", "pebble")
+	SavepointPath       = stringOption("execution.state-recovery.path", "", "Savepoint or checkpoint to start from.")
+	AllowNonRestored    = boolOption("execution.state-recovery.ignore-unclaimed-state", false, "Start although the savepoint holds state that no operator claims (--allowNonRestoredState).")
+	ClaimMode           = enumOption("execution.state-recovery.claim-mode", "no_claim", "Who owns the files of the savepoint afterwards.", "claim", "no_claim")
+)
+
+// Processes and memory.
+var (
+	JobManagerMemory      = bytesOption("jobmanager.memory.process.size", 448<<20, "Size of the application master's container. Flink's default is 1600mb.", atLeastBytes(64<<20))
+	TaskManagerMemory     = bytesOption("taskmanager.memory.process.size", 1<<30, "Size of a TaskManager's container. Flink's default is 1728mb.", atLeastBytes(128<<20))
+	TaskSlots             = intOption("taskmanager.numberOfTaskSlots", 1, "Slots of a TaskManager.", atLeast(1))
+	ManagedFraction       = floatOption("taskmanager.memory.managed.fraction", 0.4, "Share of a TaskManager's memory for the state backend's caches (pebble).", nil)
+	NetworkBufferSize     = bytesOption("taskmanager.memory.segment-size", 32<<10, "Size of an exchange buffer.", atLeastBytes(1))
+	BuffersPerChannel     = intOption("taskmanager.network.memory.buffers-per-channel", 2, "Exchange buffers of each channel.", atLeast(1))
+	FloatingBuffers       = intOption("taskmanager.network.memory.floating-buffers-per-gate", 8, "Further exchange buffers of each input.", atLeast(0))
+	TmpDirs               = listOption("io.tmp.dirs", "Local folders, comma separated; YARN's LOCAL_DIRS on YARN, the system's temporary folder else.")
+	HeartbeatInterval     = durationOption("heartbeat.interval", time.Second, "Between TaskManager and JobMaster. Flink's default is 10 s.")
+	HeartbeatTimeout      = durationOption("heartbeat.timeout", 10*time.Second, "Silence after which the other side counts as dead. Flink's default is 50 s.")
+	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local; on YARN a free one is taken.", nil)
+	RestBindPort          = stringOption("rest.bind-port", "0", "Port of the REST interface on YARN; 0 takes a free one.")
+	RestAddress           = stringOption("rest.address", "", "Host of the JobManager's REST interface for the client (-m).")
+	WebRefreshInterval    = durationOption("web.refresh-interval", 3*time.Second, "How often the dashboard asks anew.")
+	SlotRequestTimeout    = durationOption("slot.request.timeout", 5*time.Minute, "How long a job waits for its slots.")
+	TaskManagerTimeout    = durationOption("resourcemanager.taskmanager-timeout", 30*time.Second, "An idle TaskManager is given back after this time.")
+	RegistrationTimeout   = durationOption("resourcemanager.taskmanager-registration.timeout", 5*time.Minute, "A container whose TaskManager does not register is replaced after this time.")
+	StartFailureRate      = floatOption("resourcemanager.start-worker.max-failure-rate", 10, "Failed starts per minute above which requests pause.", nil)
+	StartRetryInterval    = durationOption("resourcemanager.start-worker.retry-interval", 3*time.Second, "That pause.")
+	StartFailureLimit     = intOption("resourcemanager.start-worker.max-failures", 30, "Failed starts in a row after which the application fails, -1 for no limit. Flink has no such limit.", nil)
+	PreviousWorkerTimeout = durationOption("resourcemanager.previous-worker.recovery.timeout", 5*time.Second, "How long a new application attempt waits for the TaskManagers of the last one. Flink's default is 0.")
+)
+
+// YARN.
+var (
+	YarnID                 = stringOption("yarn.application.id", "", "The running application to talk to.")
+	YarnName               = stringOption("yarn.application.name", "", "The application's name; the job's name when empty.")
+	YarnQueue              = stringOption("yarn.application.queue", "", "Queue; the cluster's default when empty.")
+	YarnType               = stringOption("yarn.application.type", "Thalweg", "Type shown by YARN.")
+	YarnPriority           = intOption("yarn.application.priority", -1, "Priority; negative leaves the cluster's default.", nil)
+	YarnTags               = listOption("yarn.tags", "Tags.")
+	YarnAttempts           = intOption("yarn.application-attempts", 2, "Attempts of the application master; capped by the cluster. Flink's default is 1 without high availability.", atLeast(1))
+	YarnAttemptsInterval   = durationOption("yarn.application-attempt-failures-validity-interval", 10*time.Second, "Only failures inside of this window count; -1 ms counts all.")
+	YarnMasterCores        = intOption("yarn.appmaster.vcores", 1, "Vcores of the application master.", atLeast(1))
+	YarnContainerCores     = intOption("yarn.containers.vcores", -1, "Vcores of a TaskManager; -1 takes the number of slots.", nil)
+	YarnHeartbeat          = durationOption("yarn.heartbeat.interval", time.Second, "Time between calls to the ResourceManager when nothing is open. A number without unit is seconds in Flink; give a unit. Flink's default is 5 s.")
+	YarnContainerHeartbeat = durationOption("yarn.heartbeat.container-request-interval", 100*time.Millisecond, "The same while containers are asked for. Flink's default is 500 ms.")
+	YarnReplication        = intOption("yarn.file-replication", -1, "Replication of staged files; -1 takes the file system's.", nil)
+	YarnStaging            = stringOption("yarn.staging-directory", "", "URI of the staging root; <home>/.thalweg when empty.")
+	HADir                  = stringOption("high-availability.storageDir", "", "URI of the folder of high-availability data; <staging>/<application>/ha when empty.")
+)

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func stringOption(key, def, doc string) *Option[string] {
+	return register(&Option[string]{Key: key, Default: def, Doc: doc,
+		parse: func(s string) (string, error) { return s, nil }, format: func(s string) string { return s }})
+}
+
+func enumOption(key, def, doc string, values ...string) *Option[string] {
+	o := &Option[string]{Key: key, Default: def, Doc: doc + " One of: " + strings.Join(values, ", ") + ".",
+		parse: func(s string) (string, error) { return strings.ToLower(strings.TrimSpace(s)), nil }, format: func(s string) string { return s }}
+	o.check = func(s string) error {
+		if !slices.Contains(values, s) {
+			return fmt.Errorf("want one of %s", strings.Join(values, ", "))
+		}
+		return nil
+	}
+	return register(o)
+}
+
+func intOption(key string, def int, doc string, check func(int) error) *Option[int] {
+	return register(&Option[int]{Key: key, Default: def, Doc: doc, check: check, format: strconv.Itoa,
+		parse: func(s string) (int, error) {
+			n, err := strconv.Atoi(strings.TrimSpace(s))
+			if err != nil {
+				return 0, fmt.Errorf("not a whole number")
+			}
+			return n, nil
+		}})
+}
+
+func floatOption(key string, def float64, doc string, check func(float64) error) *Option[float64] {
+	return register(&Option[float64]{Key: key, Default: def, Doc: doc, check: check,
+		format: func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) },
+		parse: func(s string) (float64, error) {
+			f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+			if err != nil {
+				return 0, fmt.Errorf("not a number")
+			}
+			return f, nil
+		}})
+}
+
+func boolOption(key string, def bool, doc string) *Option[bool] {
+	return register(&Option[bool]{Key: key, Default: def, Doc: doc, format: strconv.FormatBool,
+		parse: func(s string) (bool, error) {
+			switch strings.ToLower(strings.TrimSpace(s)) {
+			case "true":
+				return true, nil
+			case "false":
+				return false, nil
+			}
+			return false, fmt.Errorf("want true or false")
+		}})
+}
+
+func durationOption(key string, def time.Duration, doc string) *Option[time.Duration] {
+	return register(&Option[time.Duration]{Key: key, Default: def, Doc: doc, parse: ParseDuration, format: formatDuration})
+}
+
+func bytesOption(key string, def Bytes, doc string, check func(Bytes) error) *Option[Bytes] {
+	return register(&Option[Bytes]{Key: key, Default: def, Doc: doc, check: check, parse: ParseBytes, format: Bytes.String})
+}
+
+func listOption(key string, doc string) *Option[[]string] {
+	return register(&Option[[]string]{Key: key, Doc: doc, format: func(v []string) string { return strings.Join(v, ";") },
+		parse: func(s string) ([]string, error) {
+			var out []string
+			for _, p := range strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' }) {
+				if p = strings.TrimSpace(p); p != "" {
+					out = append(out, p)
+				}
+			}
+			return out, nil
+		}})
+}
+
+func atLeast(n int) func(int) error {
+	return func(v int) error {
+		if v < n {
+			return fmt.Errorf("want at least %d", n)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,279 @@
+package rig
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Sizes of a NodeManager, and with them the largest container.
+const (
+	nodeMemoryMB = 4096
+	nodeVcores   = 8
+)
+
+// writeConf renders every configuration file and wrapper script. The values follow from the state, so rendering again changes nothing.
+func (c *Cluster) writeConf() error {
+	l, s := c.layout, c.state
+	files := map[string][]byte{
+		"core-site.xml":              siteXML(c.coreSite(), s.Core),
+		"hdfs-site.xml":              siteXML(c.hdfsSite(), s.HDFS),
+		"yarn-site.xml":              siteXML(c.yarnSite(), s.YARN),
+		"capacity-scheduler.xml":     siteXML(capacityScheduler(), nil),
+		"log4j-daemon.properties":    []byte(log4jDaemon),
+		"log4j-client.properties":    []byte(log4jClient),
+		"log4j2-daemon.properties":   []byte(log4j2Daemon),
+		"log4j2-client.properties":   []byte(log4j2Client),
+		"kafka.properties":           properties(c.kafkaProperties(), s.KafkaConfig),
+		"kafka-client.properties":    properties(map[string]string{"bootstrap.servers": s.addr(portKafka)}, nil),
+		"container-log4j.properties": []byte(log4jClient),
+	}
+	for name, b := range files {
+		if err := writeFile(filepath.Join(l.conf(), name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, d := range s.Daemons {
+		if !strings.HasPrefix(d, "nodemanager") {
+			continue
+		}
+		over := maps.Clone(c.nodeManagerSite(d))
+		maps.Copy(over, s.YARN)
+		for _, f := range []string{"core-site.xml", "hdfs-site.xml"} {
+			if err := writeFile(filepath.Join(l.confOf(d), f), files[f], 0o644); err != nil {
+				return err
+			}
+		}
+		if err := writeFile(filepath.Join(l.confOf(d), "yarn-site.xml"), siteXML(c.yarnSite(), over), 0o644); err != nil {
+			return err
+		}
+	}
+	// The HDFS jars carry no web applications; the daemons want the folders.
+	for _, w := range []string{"hdfs", "datanode", "secondary", "journal", "static"} {
+		p := filepath.Join(l.webapps(), "webapps", w, "WEB-INF", "web.xml")
+		if err := writeFile(p, []byte(`<web-app xmlns="http://java.sun.com/xml/ns/javaee" version="2.5"/>`+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return c.writeWrappers()
+}
+
+func (c *Cluster) coreSite() map[string]string {
+	return map[string]string{
+		"fs.defaultFS":   "hdfs://" + c.state.addr(portNameNode),
+		"hadoop.tmp.dir": c.layout.tmp("hadoop"),
+		// The daemons are restarted under the eyes of their clients: try again each second, not each ten.
+		"ipc.client.connect.retry.interval": "1000",
+	}
+}
+
+func (c *Cluster) hdfsSite() map[string]string {
+	l, s := c.layout, c.state
+	return map[string]string{
+		"dfs.namenode.rpc-address":                             s.addr(portNameNode),
+		"dfs.namenode.http-address":                            s.addr(portNameNodeHTTP),
+		"dfs.namenode.name.dir":                                "file://" + l.data("namenode"),
+		"dfs.datanode.data.dir":                                "file://" + l.data("datanode"),
+		"dfs.datanode.address":                                 s.addr(portDataNode),
+		"dfs.datanode.ipc.address":                             s.addr(portDataNodeIPC),
+		"dfs.datanode.http.address":                            s.addr(portDataNodeHTTP),
+		"dfs.datanode.hostname":                                host,
+		"dfs.replication":                                      "1",
+		"dfs.permissions.enabled":                              "true",
+		"dfs.namenode.safemode.extension":                      "0",
+		"dfs.namenode.heartbeat.recheck-interval":              "5000", // a dead DataNode is known after 40 s, not 10 min
+		"dfs.datanode.directoryscan.interval":                  "-1",
+		"dfs.namenode.fs-limits.min-block-size":                "1048576",
+		"dfs.namenode.secondary.http-address":                  "localhost:0",
+		"dfs.namenode.datanode.registration.ip-hostname-check": "false",
+	}
+}
+
+func (c *Cluster) yarnSite() map[string]string {
+	l, s := c.layout, c.state
+	return map[string]string{
+		"yarn.resourcemanager.hostname":                 host,
+		"yarn.resourcemanager.address":                  s.addr(portRM),
+		"yarn.resourcemanager.scheduler.address":        s.addr(portRMScheduler),
+		"yarn.resourcemanager.resource-tracker.address": s.addr(portRMTracker),
+		"yarn.resourcemanager.admin.address":            s.addr(portRMAdmin),
+		"yarn.resourcemanager.webapp.address":           s.addr(portRMHTTP),
+		"yarn.resourcemanager.am.max-attempts":          "4",
+		"yarn.resourcemanager.scheduler.class":          "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler",
+		// Applications survive a restart of the ResourceManager.
+		"yarn.resourcemanager.recovery.enabled":                 "true",
+		"yarn.resourcemanager.work-preserving-recovery.enabled": "true",
+		"yarn.resourcemanager.store.class":                      "org.apache.hadoop.yarn.server.resourcemanager.recovery.LeveldbRMStateStore",
+		"yarn.resourcemanager.leveldb-state-store.path":         l.data("resourcemanager"),
+		"yarn.resourcemanager.connect.retry-interval.ms":        "1000",
+		"yarn.nm.liveness-monitor.expiry-interval-ms":           "60000",
+		// Small containers; a NodeManager of 4 GiB is the largest one.
+		"yarn.scheduler.minimum-allocation-mb":               "64",
+		"yarn.scheduler.increment-allocation-mb":             "64",
+		"yarn.scheduler.maximum-allocation-mb":               strconv.Itoa(nodeMemoryMB),
+		"yarn.scheduler.maximum-allocation-vcores":           strconv.Itoa(nodeVcores),
+		"yarn.nodemanager.resource.memory-mb":                strconv.Itoa(nodeMemoryMB),
+		"yarn.nodemanager.resource.cpu-vcores":               strconv.Itoa(nodeVcores),
+		"yarn.nodemanager.pmem-check-enabled":                "true",
+		"yarn.nodemanager.vmem-check-enabled":                "false",
+		"yarn.nodemanager.disk-health-checker.enable":        "false",
+		"yarn.nodemanager.container-executor.class":          "org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor",
+		"yarn.nodemanager.recovery.enabled":                  "true",
+		"yarn.nodemanager.recovery.supervised":               "true", // containers live on while a NodeManager is down
+		"yarn.nodemanager.hostname":                          host,
+		"yarn.log-aggregation-enable":                        "true",
+		"yarn.nodemanager.remote-app-log-dir":                "/app-logs",
+		"yarn.log-aggregation.retain-seconds":                "604800",
+		"yarn.log-aggregation.retain-check-interval-seconds": "86400",
+		// What Java applications of this cluster (the peer of the benchmarks) need on their class path.
+		"yarn.application.classpath": l.conf() + "," + s.HadoopJars + "/*",
+	}
+}
+
+func (c *Cluster) nodeManagerSite(name string) map[string]string {
+	l, s, i := c.layout, c.state, nmShift(name)
+	return map[string]string{
+		"yarn.nodemanager.address":                   s.addr(portNM + i),
+		"yarn.nodemanager.localizer.address":         s.addr(portNMLocalizer + i),
+		"yarn.nodemanager.webapp.address":            s.addr(portNMHTTP + i),
+		"yarn.nodemanager.collector-service.address": s.addr(portNMCollector + i),
+		"yarn.nodemanager.local-dirs":                filepath.Join(l.data(name), "local"),
+		"yarn.nodemanager.log-dirs":                  filepath.Join(l.data(name), "logs"),
+		"yarn.nodemanager.recovery.dir":              filepath.Join(l.data(name), "recovery"),
+	}
+}
+
+// capacityScheduler has the queue default, which may use the whole cluster, and small, which is kept to a quarter of it and to
+// containers of at most 512 MB.
+func capacityScheduler() map[string]string {
+	q := "yarn.scheduler.capacity."
+	return map[string]string{
+		q + "maximum-am-resource-percent":      "1.0",
+		q + "maximum-applications":             "1000",
+		q + "root.queues":                      "default,small",
+		q + "root.default.capacity":            "90",
+		q + "root.default.maximum-capacity":    "100",
+		q + "root.default.user-limit-factor":   "2",
+		q + "root.small.capacity":              "10",
+		q + "root.small.maximum-capacity":      "25",
+		q + "root.small.user-limit-factor":     "3",
+		q + "root.small.maximum-allocation-mb": "512",
+	}
+}
+
+func (c *Cluster) kafkaProperties() map[string]string {
+	l, s := c.layout, c.state
+	return map[string]string{
+		"process.roles":                                    "broker,controller",
+		"node.id":                                          "1",
+		"controller.quorum.voters":                         "1@" + s.addr(portKafkaController),
+		"listeners":                                        "PLAINTEXT://" + s.addr(portKafka) + ",CONTROLLER://" + s.addr(portKafkaController),
+		"advertised.listeners":                             "PLAINTEXT://" + s.addr(portKafka),
+		"listener.security.protocol.map":                   "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"controller.listener.names":                        "CONTROLLER",
+		"inter.broker.listener.name":                       "PLAINTEXT",
+		"log.dirs":                                         l.data("kafka"),
+		"auto.create.topics.enable":                        "false",
+		"num.partitions":                                   "1",
+		"offsets.topic.replication.factor":                 "1",
+		"offsets.topic.num.partitions":                     "8",
+		"transaction.state.log.replication.factor":         "1",
+		"transaction.state.log.min.isr":                    "1",
+		"transaction.state.log.num.partitions":             "8",
+		"share.coordinator.state.topic.replication.factor": "1",
+		"share.coordinator.state.topic.min.isr":            "1",
+		"group.initial.rebalance.delay.ms":                 "0",
+		"log.retention.ms":                                 "-1", // records of tests carry old timestamps
+	}
+}
+
+// siteXML is Hadoop's configuration file format; over replaces values of base.
+func siteXML(base, over map[string]string) []byte {
+	all := merge(base, over)
+	var b bytes.Buffer
+	b.WriteString("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<configuration>\n")
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		b.WriteString("  <property><name>")
+		_ = xml.EscapeText(&b, []byte(k))
+		b.WriteString("</name><value>")
+		_ = xml.EscapeText(&b, []byte(all[k]))
+		b.WriteString("</value></property>\n")
+	}
+	b.WriteString("</configuration>\n")
+	return b.Bytes()
+}
+
+func properties(base, over map[string]string) []byte {
+	all := merge(base, over)
+	var b bytes.Buffer
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s=%s\n", k, all[k])
+	}
+	return b.Bytes()
+}
+
+func merge(base, over map[string]string) map[string]string {
+	all := maps.Clone(base)
+	maps.Copy(all, over)
+	return all
+}
+
+const log4jDaemon = `log4j.rootLogger=INFO,f
+log4j.appender.f=org.apache.log4j.RollingFileAppender
+log4j.appender.f.File=${thalweg.rig.log}
+log4j.appender.f.MaxFileSize=64MB
+log4j.appender.f.MaxBackupIndex=2
+log4j.appender.f.layout=org.apache.log4j.PatternLayout
+log4j.appender.f.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+`
+
+const log4jClient = `log4j.rootLogger=WARN,c
+log4j.appender.c=org.apache.log4j.ConsoleAppender
+log4j.appender.c.target=System.err
+log4j.appender.c.layout=org.apache.log4j.PatternLayout
+log4j.appender.c.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+`
+
+const log4j2Daemon = `status=error
+appender.f.type=RollingFile
+appender.f.name=f
+appender.f.fileName=${sys:thalweg.rig.log}
+appender.f.filePattern=${sys:thalweg.rig.log}.%i
+appender.f.layout.type=PatternLayout
+appender.f.layout.pattern=%d{ISO8601} %p %c: %m%n
+appender.f.policies.type=Policies
+appender.f.policies.size.type=SizeBasedTriggeringPolicy
+appender.f.policies.size.size=64MB
+appender.f.strategy.type=DefaultRolloverStrategy
+appender.f.strategy.max=2
+rootLogger.level=info
+rootLogger.appenderRef.f.ref=f
+`
+
+const log4j2Client = `status=error
+appender.c.type=Console
+appender.c.name=c
+appender.c.target=SYSTEM_ERR
+appender.c.layout.type=PatternLayout
+appender.c.layout.pattern=%d{ISO8601} %p %c{1}: %m%n
+rootLogger.level=error
+rootLogger.appenderRef.c.ref=c
+`
+
+// remove deletes what a daemon keeps, so that the next start finds it new.
+func (l layout) removeData() error {
+	for _, d := range []string{"data", "tmp", "log", "pid"} {
+		if err := os.RemoveAll(filepath.Join(l.dir, d)); err != nil {
+			return fmt.Errorf("rig: remove %s: %w", d, err)
+		}
+	}
+	return nil
+}

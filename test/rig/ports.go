@@ -1,0 +1,133 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Offsets of the ports from the base of the cluster's block. The last two digits are those of the products' own defaults where
+// they have one (8020, 9870, 8032, 8088, 9092).
+const (
+	portNameNode        = 20
+	portNameNodeHTTP    = 70
+	portDataNode        = 66
+	portDataNodeIPC     = 67
+	portDataNodeHTTP    = 64
+	portRMScheduler     = 30
+	portRMTracker       = 31
+	portRM              = 32
+	portRMAdmin         = 33
+	portRMHTTP          = 88
+	portNMLocalizer     = 40 // + 10 per further NodeManager
+	portNM              = 41
+	portNMHTTP          = 42
+	portNMCollector     = 43
+	portKafka           = 92
+	portKafkaController = 93
+
+	defaultPortBase = 18000
+	portBlock       = 100
+	portBlocks      = 40
+)
+
+// host is the name under which every daemon of the rig is known; it listens on the loopback interface only.
+const host = "localhost"
+
+func (s state) addr(offset int) string {
+	return net.JoinHostPort(host, strconv.Itoa(s.PortBase+offset))
+}
+
+// wantedBase is the first block to try: THALWEG_PORT_BASE or the default.
+func wantedBase() (int, error) {
+	v := os.Getenv("THALWEG_PORT_BASE")
+	if v == "" {
+		return defaultPortBase, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1024 || n > 65535-portBlock {
+		return 0, fmt.Errorf("rig: THALWEG_PORT_BASE=%q: expected a number from 1024 to %d", v, 65535-portBlock)
+	}
+	return n, nil
+}
+
+// choosePorts returns the first block at or above base whose ports are all free, with a function that gives up the reservation. The
+// reservation is a lock file shared by all rigs of this user; it covers the time until the daemons hold the ports themselves.
+func choosePorts(base int, offsets []int) (int, func(), error) {
+	dir := filepath.Join(os.TempDir(), "thalweg-rig-ports."+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, nil, fmt.Errorf("rig: reserve ports: %w", err)
+	}
+	for i := range portBlocks {
+		b := base + i*portBlock
+		if b+portBlock > 65535 {
+			break
+		}
+		release, err := tryLock(filepath.Join(dir, strconv.Itoa(b)))
+		if errors.Is(err, errLocked) {
+			continue
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		if allFree(b, offsets) {
+			return b, release, nil
+		}
+		release()
+	}
+	return 0, nil, fmt.Errorf("rig: no block of %d free ports from %d upwards: set THALWEG_PORT_BASE", portBlock, base)
+}
+
+func allFree(base int, offsets []int) bool {
+	for _, o := range offsets {
+		for _, h := range []string{"127.0.0.1", ""} {
+			l, err := net.Listen("tcp", net.JoinHostPort(h, strconv.Itoa(base+o)))
+			if err != nil {
+				return false
+			}
+			_ = l.Close()
+		}
+	}
+	return true
+}
+
+var errLocked = errors.New("locked by another process")
+
+// tryLock takes an advisory lock that ends with the process or by the returned function.
+func tryLock(path string) (func(), error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("rig: lock %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("rig: lock %s: %w", path, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errLocked
+		}
+		return nil, fmt.Errorf("rig: lock %s: %w", path, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// lockFile waits for the lock of path, at most limit.
+func lockFile(ctx context.Context, path string, limit time.Duration) (func(), error) {
+	var unlock func()
+	err := poll(ctx, limit, 100*time.Millisecond, func() error {
+		u, err := tryLock(path)
+		unlock = u
+		return err
+	})
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("rig: another rig command has held %s for %s: wait for it or end it", path, limit)
+	}
+	return unlock, err
+}

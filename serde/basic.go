@@ -1,0 +1,121 @@
+package serde
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// Codecs of types that are one scalar as a whole: the usual keys. They avoid the program interpreter.
+
+// InPlace is implemented by the codecs of this package for callers that own addressable memory, such as state tables.
+type InPlace[T any] interface {
+	AppendFrom(dst []byte, p *T) []byte
+	DecodeInto(src []byte, p *T) (n int, err error)
+}
+
+type scalar struct {
+	name   string
+	schema Schema
+}
+
+func (s *scalar) Schema() Schema { return s.schema }
+
+func short(name string, n int) error { return &DecodeError{Type: name, Offset: n, Reason: reasonShort} }
+
+// word8 encodes types of 8 bytes: int, int64, uint64, uint, float64 and types based on them.
+type word8[T any] struct{ scalar }
+
+func (c *word8[T]) Append(dst []byte, v T) []byte {
+	return binary.LittleEndian.AppendUint64(dst, *(*uint64)(unsafe.Pointer(&v)))
+}
+
+func (c *word8[T]) Decode(src []byte) (v T, n int, err error) {
+	if len(src) < 8 {
+		return v, 0, short(c.name, len(src))
+	}
+	*(*uint64)(unsafe.Pointer(&v)) = binary.LittleEndian.Uint64(src)
+	return v, 8, nil
+}
+
+func (c *word8[T]) Clone(v T) T    { return v }
+func (c *word8[T]) Views() bool    { return false }
+func (c *word8[T]) Pointers() bool { return false }
+
+// word4 encodes types of 4 bytes.
+type word4[T any] struct{ scalar }
+
+func (c *word4[T]) Append(dst []byte, v T) []byte {
+	return binary.LittleEndian.AppendUint32(dst, *(*uint32)(unsafe.Pointer(&v)))
+}
+
+func (c *word4[T]) Decode(src []byte) (v T, n int, err error) {
+	if len(src) < 4 {
+		return v, 0, short(c.name, len(src))
+	}
+	*(*uint32)(unsafe.Pointer(&v)) = binary.LittleEndian.Uint32(src)
+	return v, 4, nil
+}
+
+func (c *word4[T]) Clone(v T) T    { return v }
+func (c *word4[T]) Views() bool    { return false }
+func (c *word4[T]) Pointers() bool { return false }
+
+// text encodes strings: uvarint length, bytes.
+type text[T any] struct{ scalar }
+
+func (c *text[T]) Append(dst []byte, v T) []byte {
+	return appendString(dst, *(*string)(unsafe.Pointer(&v)))
+}
+
+func (c *text[T]) Decode(src []byte) (v T, n int, err error) {
+	if len(src) > 0 && src[0] < 0x80 && int(src[0]) < len(src) {
+		n = 1 + int(src[0])
+		*(*string)(unsafe.Pointer(&v)) = viewString(src[1:n])
+		return v, n, nil
+	}
+	l, w, ok := readLen(src)
+	if !ok || l > len(src)-w {
+		return v, 0, short(c.name, len(src))
+	}
+	*(*string)(unsafe.Pointer(&v)) = viewString(src[w : w+l])
+	return v, w + l, nil
+}
+
+func (c *text[T]) Clone(v T) T {
+	s := string(append([]byte(nil), *(*string)(unsafe.Pointer(&v))...))
+	*(*string)(unsafe.Pointer(&v)) = s
+	return v
+}
+func (c *text[T]) Views() bool    { return true }
+func (c *text[T]) Pointers() bool { return true }
+func (c *text[T]) Mutable() bool  { return false }
+
+func appendString(dst []byte, s string) []byte {
+	if len(s) < 0x80 {
+		dst = append(dst, byte(len(s)))
+		return append(dst, s...)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// readLen reads a uvarint that fits an int.
+func readLen(src []byte) (l, w int, ok bool) {
+	if len(src) > 0 && src[0] < 0x80 {
+		return int(src[0]), 1, true
+	}
+	u, w := binary.Uvarint(src)
+	if w <= 0 || u > 1<<48 {
+		return 0, 0, false
+	}
+	return int(u), w, true
+}
+
+// Mutable reports whether values of c hold memory that an update in place could change behind the back of a shallow copy (slices,
+// maps, pointers). Strings and time.Time do not count. Codecs that do not say so are taken as mutable when they hold pointers.
+func Mutable[T any](c Codec[T]) bool {
+	if m, ok := any(c).(interface{ Mutable() bool }); ok {
+		return m.Mutable()
+	}
+	return c.Pointers()
+}

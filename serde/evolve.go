@@ -1,0 +1,307 @@
+package serde
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// SchemaError lists why state written with one schema cannot be read as another type.
+type SchemaError struct {
+	Misfits []string // "<path>: stored <type>, now <type>"
+}
+
+func (e *SchemaError) Error() string {
+	return "serde: incompatible schema: " + strings.Join(e.Misfits, "; ")
+}
+
+// Compatible reports, as nil, that values written with schema old can be read by the type that updated describes: both are the same,
+// or they differ by fields that were added (they read as zero) or removed (they are passed over). Fields are matched by name, their
+// order may change; names of struct types do not matter. Otherwise the error is a *SchemaError with every path and both types.
+func Compatible(old, updated Schema) error {
+	var misfits []string
+	compare(&old, &updated, "", &misfits)
+	if len(misfits) > 0 {
+		return &SchemaError{misfits}
+	}
+	return nil
+}
+
+func compare(old, updated *Schema, path string, misfits *[]string) {
+	miss := func() {
+		*misfits = append(*misfits, fmt.Sprintf("%s: stored %s, now %s", at(path), old, updated))
+	}
+	if old == nil || updated == nil {
+		if old != updated {
+			miss()
+		}
+		return
+	}
+	if old.Kind != updated.Kind || old.Len != updated.Len {
+		miss()
+		return
+	}
+	switch old.Kind {
+	case "custom":
+		if !Same(*old, *updated) {
+			miss()
+		}
+	case "struct":
+		for i := range old.Fields {
+			f := &old.Fields[i]
+			p := path + "." + f.Name
+			if g := updated.field(f.Name); g != nil {
+				compare(&f.Type, g, p, misfits)
+			} else if what := f.Type.unskippable(); what != "" {
+				*misfits = append(*misfits, fmt.Sprintf("%s: removed, but %s has its own codec and cannot be passed over", at(p), what))
+			}
+		}
+	case "slice", "array", "pointer":
+		compare(old.Elem, updated.Elem, path+"[]", misfits)
+	case "map":
+		compare(old.Key, updated.Key, path+"{key}", misfits)
+		compare(old.Elem, updated.Elem, path+"{}", misfits)
+	}
+}
+
+// Same reports whether two schemas describe the same encoding; names of struct types do not matter.
+func Same(a, b Schema) bool {
+	if a.Kind != b.Kind || a.Len != b.Len || len(a.Fields) != len(b.Fields) || a.Kind == "custom" && a.Name != b.Name {
+		return false
+	}
+	for i := range a.Fields {
+		if a.Fields[i].Name != b.Fields[i].Name || !Same(a.Fields[i].Type, b.Fields[i].Type) {
+			return false
+		}
+	}
+	return samePtr(a.Elem, b.Elem) && samePtr(a.Key, b.Key)
+}
+
+func samePtr(a, b *Schema) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return Same(*a, *b)
+}
+
+func (s *Schema) field(name string) *Schema {
+	for i := range s.Fields {
+		if s.Fields[i].Name == name {
+			return &s.Fields[i].Type
+		}
+	}
+	return nil
+}
+
+func (s *Schema) elem() *Schema {
+	if s == nil {
+		return nil
+	}
+	return s.Elem
+}
+
+func (s *Schema) key() *Schema {
+	if s == nil {
+		return nil
+	}
+	return s.Key
+}
+
+// String is the type as users would write it.
+func (s *Schema) String() string {
+	switch {
+	case s == nil:
+		return "nothing"
+	case s.Kind == "slice":
+		return "[]" + s.Elem.String()
+	case s.Kind == "array":
+		return fmt.Sprintf("[%d]%s", s.Len, s.Elem)
+	case s.Kind == "pointer":
+		return "*" + s.Elem.String()
+	case s.Kind == "map":
+		return "map[" + s.Key.String() + "]" + s.Elem.String()
+	case s.Name != "":
+		return s.Name
+	default:
+		return s.Kind
+	}
+}
+
+// Migrating returns a codec like c whose Decode reads what a codec with schema old wrote, and whose Append writes c's form. When
+// both are the same it is c itself. It fails as Compatible does.
+func Migrating[T any](c Codec[T], old Schema) (Codec[T], error) {
+	s := c.Schema()
+	if Same(old, s) {
+		return c, nil
+	}
+	if err := Compatible(old, s); err != nil {
+		return nil, err
+	}
+	pc, ok := c.(*programCodec[T])
+	if !ok {
+		return nil, &SchemaError{[]string{fmt.Sprintf("%s: the codec of %s cannot read other versions", at(""), s.String())}}
+	}
+	var comp compiler
+	pr, _ := comp.compile(reflect.TypeFor[T](), &old)
+	if len(comp.problems) > 0 {
+		return nil, &TypeError{Type: pc.name, Problems: comp.problems}
+	}
+	return &migratingCodec[T]{programCodec: pc, from: &programCodec[T]{scalar: scalar{pc.name, old}, pr: pr}}, nil
+}
+
+type migratingCodec[T any] struct {
+	*programCodec[T]
+	from *programCodec[T]
+}
+
+func (c *migratingCodec[T]) Decode(src []byte) (T, int, error) { return c.from.Decode(src) }
+
+func (c *migratingCodec[T]) DecodeInto(src []byte, p *T) (int, error) {
+	var zero T
+	*p = zero
+	return c.from.DecodeInto(src, p)
+}
+
+// emitMigration decodes the stored fields in their order, into the fields of t with their names.
+func (c *compiler) emitMigration(pr *program, t reflect.Type, off uintptr, path string, old *Schema) Schema {
+	for i := range old.Fields {
+		of := &old.Fields[i]
+		p := path + "." + of.Name
+		if f, ok := ownField(t, of.Name); ok {
+			c.emit(pr, f.Type, off+f.Offset, p, &of.Type)
+			continue
+		}
+		pr.ops = append(pr.ops, op{kind: opSkip, skip: newSkipper(&of.Type), off: off, path: p})
+	}
+	return *old
+}
+
+func ownField(t reflect.Type, name string) (reflect.StructField, bool) {
+	for i := range t.NumField() {
+		if t.Field(i).Name == name {
+			return t.Field(i), true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+// unskippable returns the type inside of s whose encoded length is unknown without its codec, or "".
+func (s *Schema) unskippable() string {
+	if s == nil {
+		return ""
+	}
+	if s.Kind == "custom" && (s.Elem == nil || s.Elem.Kind != "blob") {
+		return s.String()
+	}
+	for i := range s.Fields {
+		if w := s.Fields[i].Type.unskippable(); w != "" {
+			return w
+		}
+	}
+	if s.Kind == "custom" {
+		return ""
+	}
+	if w := s.Elem.unskippable(); w != "" {
+		return w
+	}
+	return s.Key.unskippable()
+}
+
+// skipper passes over an encoded value by its schema alone.
+type skipper struct {
+	kind  string
+	fixed int // scalars: bytes; array: elements
+	parts []*skipper
+}
+
+var fixedSize = map[string]int{"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4,
+	"int64": 8, "uint64": 8, "float64": 8, "time": 12}
+
+func newSkipper(s *Schema) *skipper {
+	if s == nil {
+		return &skipper{kind: "unknown"}
+	}
+	k := &skipper{kind: s.Kind, fixed: fixedSize[s.Kind]}
+	switch s.Kind {
+	case "array":
+		k.fixed = s.Len
+		k.parts = []*skipper{newSkipper(s.Elem)}
+	case "slice", "pointer":
+		k.parts = []*skipper{newSkipper(s.Elem)}
+	case "map":
+		k.parts = []*skipper{newSkipper(s.Key), newSkipper(s.Elem)}
+	case "struct":
+		for i := range s.Fields {
+			k.parts = append(k.parts, newSkipper(&s.Fields[i].Type))
+		}
+	}
+	return k
+}
+
+// min is the least number of bytes that k passes over.
+func (k *skipper) min() int {
+	n := 0
+	switch k.kind {
+	case "struct":
+		for _, p := range k.parts {
+			n += p.min()
+		}
+	case "array":
+		n = k.fixed * k.parts[0].min()
+	case "string", "custom", "bytes", "slice", "map", "pointer":
+		n = 1
+	default:
+		n = k.fixed
+	}
+	return n
+}
+
+func (k *skipper) skip(src []byte, i int, o *op) (int, error) {
+	var err error
+	switch k.kind {
+	case "string", "custom", "bytes":
+		l, w, ok := readLen(src[i:])
+		if k.kind == "bytes" && l > 0 {
+			l--
+		}
+		if !ok || l > len(src)-i-w {
+			return i, errAt(o, i, reasonShort)
+		}
+		return i + w + l, nil
+	case "struct":
+		for _, p := range k.parts {
+			if i, err = p.skip(src, i, o); err != nil {
+				return i, err
+			}
+		}
+		return i, nil
+	case "slice", "map", "pointer", "array":
+		l, w := k.fixed, 0
+		if k.kind != "array" {
+			var ok bool
+			if l, w, ok = readLen(src[i:]); !ok {
+				return i, errAt(o, i, reasonShort)
+			}
+			if k.kind != "pointer" && l > 0 {
+				l--
+			}
+		}
+		i += w
+		for ; l > 0; l-- {
+			at := i
+			for _, p := range k.parts {
+				if i, err = p.skip(src, i, o); err != nil {
+					return i, err
+				}
+			}
+			if i == at { // elements without bytes
+				break
+			}
+		}
+		return i, nil
+	}
+	if k.fixed == 0 || len(src)-i < k.fixed {
+		return i, errAt(o, min(i, len(src)), reasonShort)
+	}
+	return i + k.fixed, nil
+}

@@ -93,5 +93,20 @@ var (
 	YarnContainerHeartbeat = durationOption("yarn.heartbeat.container-request-interval", 100*time.Millisecond, "The same while containers are asked for. Flink's default is 500 ms.")
 	YarnReplication        = intOption("yarn.file-replication", -1, "Replication of staged files; -1 takes the file system's.", nil)
 	YarnStaging            = stringOption("yarn.staging-directory", "", "URI of the staging root; <home>/.thalweg when empty.")
+	YarnViewACLs           = stringOption("yarn.view.acls", "", "Who may see the application: users, a space, groups; * for all.")
+	YarnModifyACLs         = stringOption("yarn.modify.acls", "", "Who may kill the application: users, a space, groups; * for all.")
+	YarnNodeLabel          = stringOption("yarn.application.node-label", "", "Node label expression of the application.")
+	YarnWorkerNodeLabel    = stringOption("yarn.taskmanager.node-label", "", "Node label expression of TaskManagers; beats yarn.application.node-label.")
+	YarnRolledLogsInclude  = stringOption("yarn.rolled-logs.include-pattern", "", "Log files that YARN aggregates while the application runs (Java regular expression). Spark's idea; Flink has no such key.")
 	HADir                  = stringOption("high-availability.storageDir", "", "URI of the folder of high-availability data; <staging>/<application>/ha when empty.")
+)
+
+// Client and security.
+var (
+	ClientTimeout        = durationOption("client.timeout", time.Minute, "How long the client waits for one answer of a job (savepoint, stop).")
+	ClientConnectTimeout = durationOption("client.connection-timeout", 20*time.Second, "How long the client tries to reach the ResourceManager, the NameNode or the application. Flink has no such key; Hadoop's clients try for up to 15 minutes.")
+	RedactionKeys        = listOption("security.redaction.additional-keys", "Further parts of keys whose values are never shown.")
+	LogLevel             = enumOption("env.log.level", "info", "Log level of all processes.", "trace", "debug", "info", "warn", "error")
+	LogMaxBytes          = bytesOption("env.log.max-size", 64<<20, "A log file is rolled at this size. Flink's default is unbounded.", atLeastBytes(1<<20))
+	LogMaxFiles          = intOption("env.log.max", 10, "Rolled log files that are kept.", atLeast(1))
 )

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestValidateReportsAllFaultsAtOnce(t *testing.T) {
+	err := Validate(Configuration{
+		"execution.checkpointing.intervall": "1 s", "taskmanager.numberOfTaskSlots": "0", "state.backend.type": "rocksdb",
+		"user.mine": "anything", "parallelism.default": "2",
+	}, Passthrough()...)
+	var unknown *UnknownKeyError
+	if !errors.As(err, &unknown) || unknown.Nearest != "execution.checkpointing.interval" {
+		t.Errorf("unknown key: %v", err)
+	}
+	for _, want := range []string{`did you mean "execution.checkpointing.interval"?`, "taskmanager.numberOfTaskSlots", "at least 1", "want one of hashmap, pebble"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nlacks %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "user.mine") || strings.Contains(err.Error(), "parallelism") {
+		t.Errorf("good keys are reported: %v", err)
+	}
+}
+
+func TestEveryDefaultPassesItsOwnCheck(t *testing.T) {
+	for _, k := range Keys() {
+		e := registry[k]
+		if d := e.defaultText(); d != "" {
+			if err := e.checkText(d); err != nil {
+				t.Errorf("default of %s: %v", k, err)
+			}
+		}
+		if e.doc() == "" || !strings.HasSuffix(e.doc(), ".") {
+			t.Errorf("%s: documentation %q is not a sentence", k, e.doc())
+		}
+	}
+}
+
+func TestDocumentIsInStep(t *testing.T) {
+	b, err := os.ReadFile("../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != Markdown() {
+		t.Error("docs/config.md is out of date; run: go generate ./config")
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for in, want := range map[string]Bytes{"64m": 64 << 20, "1 gb": 1 << 30, "1048576": 1 << 20, "20kb": 20 << 10, "0": 0, " 3 MiB ": 3 << 20, "2tb": 2 << 40} {
+		if got, err := ParseBytes(in); err != nil || got != want {
+			t.Errorf("ParseBytes(%q) = %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "x", "-1", "1 xb", "9223372036854775807kb", "1.5gb"} {
+		if got, err := ParseBytes(in); err == nil {
+			t.Errorf("ParseBytes(%q) = %d, want an error", in, got)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"30 s": 30 * time.Second, "100ms": 100 * time.Millisecond, "1 min": time.Minute, "2 h": 2 * time.Hour, "1 d": 24 * time.Hour,
+		"5": 5 * time.Millisecond, "1m30s": 90 * time.Second, "10 seconds": 10 * time.Second, "-1": -time.Millisecond, "2m": 2 * time.Minute,
+	} {
+		if got, err := ParseDuration(in); err != nil || got != want {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "fast", "1 fortnight", "-5 s", "99999999999 d"} {
+		if got, err := ParseDuration(in); err == nil {
+			t.Errorf("ParseDuration(%q) = %v, want an error", in, got)
+		}
+	}
+}
+
+func TestFormsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "bytes"))
+		if got, err := ParseBytes(b.String()); err != nil || got != b {
+			t.Errorf("%d -> %q -> %d, %v", b, b, got, err)
+		}
+		d := time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "duration"))
+		if got, err := ParseDuration(formatDuration(d)); err != nil || got != d {
+			t.Errorf("%d -> %q -> %d, %v", d, formatDuration(d), got, err)
+		}
+	})
+}
+
+func TestSecretsAreNeverShown(t *testing.T) {
+	c := Configuration{
+		"kafka.sasl.password": "hunter22", "kafka.sasl.jaas.config": "module x", "fs.azure.account.key.acct": "kkkkk", "my.API-KEY": "aaaaa",
+		"user.pin": "12345", "security.redaction.additional-keys": "pin;code", "pipeline.name": "open", "s3.access.key": "AKIA", "x.secret": "",
+	}
+	r := c.Redacted()
+	for _, k := range []string{"kafka.sasl.password", "kafka.sasl.jaas.config", "fs.azure.account.key.acct", "my.API-KEY", "user.pin", "s3.access.key"} {
+		if r[k] != Hidden {
+			t.Errorf("%s is shown: %q", k, r[k])
+		}
+	}
+	if r["pipeline.name"] != "open" || r["x.secret"] != "" {
+		t.Errorf("too much is hidden: %v", r)
+	}
+	if c["user.pin"] != "12345" {
+		t.Error("Redacted changed the original")
+	}
+	if got := c.Redact("login with hunter22 and 12345 failed"); strings.Contains(got, "hunter22") || strings.Contains(got, "12345") {
+		t.Errorf("Redact left %q", got)
+	}
+}
+
+func TestDynamic(t *testing.T) {
+	c, err := ParseDynamic([]string{"a.b=c=d", "x= 1 ", "flag", "x=2"})
+	if err != nil || c["a.b"] != "c=d" || c["x"] != "2" || c["flag"] != "true" {
+		t.Errorf("ParseDynamic = %v, %v", c, err)
+	}
+	if _, err := ParseDynamic([]string{"=1"}); err == nil {
+		t.Error("an empty key is accepted")
+	}
+	if m := Merge(Configuration{"a": "1", "b": "1"}, nil, Configuration{"b": "2"}); m["a"] != "1" || m["b"] != "2" {
+		t.Errorf("Merge = %v", m)
+	}
+}
+
+func FuzzParsers(f *testing.F) {
+	for _, s := range []string{"30 s", "1gb", "-1", "", "9223372036854775807", "1h2m", "٣ s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if b, err := ParseBytes(s); err == nil && b < 0 {
+			t.Errorf("ParseBytes(%q) = %d", s, b)
+		}
+		if d, err := ParseDuration(s); err == nil && d < -24*time.Hour {
+			t.Errorf("ParseDuration(%q) = %d", s, d)
+		}
+		_ = unknownKey(s).Error()
+	})
+}

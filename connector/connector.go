@@ -159,6 +159,9 @@ type SinkContext struct {
 	Attempt     int // how many times the task was started in this job
 	// RestoredCheckpoint is the id of the checkpoint that the job was restored from, 0 for none.
 	RestoredCheckpoint int64
+	// AllCommittables are the restored committables of all subtasks, so that a subtask that cleans up what a former run left
+	// open can leave alone what a sibling is about to commit.
+	AllCommittables [][]byte
 	Logger             zerolog.Logger
 	Metrics            Metrics
 	// CheckpointingEnabled is false when the job takes no checkpoints.

@@ -1,0 +1,253 @@
+package graph
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Chaining says whether an operator may share a task with its neighbours.
+type Chaining int
+
+const (
+	ChainAlways Chaining = iota
+	ChainHead            // starts a chain: not chained to what precedes it
+	ChainNever
+)
+
+// Node is one operation of a StreamGraph.
+type Node struct {
+	Kind, Name, UID, Detail, CallSite string
+	Parallelism                       int // 0 for the job's default
+	MaxParallelism                    int // 0 for the job's default
+	Stateful, Keyed                   bool
+	Source, Bounded, Coordinated      bool
+	OutType, KeyType                  string
+	Chaining                          Chaining
+	SlotSharingGroup                  string
+	In                                []Edge
+	// Impl makes the operator (an operator.Factory); OutImpl is its record type (an operator.Type, nil for sinks). Coordinator is
+	// its half in the coordinator process, nil for none.
+	Impl, OutImpl, Coordinator any
+}
+
+// Edge is one input of a node. Partitioner "" is Forward where the parallelism of both ends is the same, and Rebalance else.
+type Edge struct {
+	From        *Node
+	Input       int
+	Partitioner Partitioner
+	Keyer       any // operator.Keyer of the record type, for Hash
+}
+
+// StreamGraph is what a program's calls built, in call order (which is topological).
+type StreamGraph struct {
+	Name  string
+	Nodes []*Node
+}
+
+// Program is a translated StreamGraph: the JobGraph and the in-process halves of its parts.
+type Program struct {
+	Graph *JobGraph
+	// Heads holds each vertex's chain.
+	Heads map[VertexID]*ChainNode
+	// Nodes finds operators by id.
+	Nodes map[OperatorID]*Node
+}
+
+// ChainNode is one operator of a chain with where its records go.
+type ChainNode struct {
+	ID      OperatorID
+	Node    *Node
+	Index   int          // position in Vertex.Operators
+	Chained []*ChainNode // direct calls
+	Outputs []NetworkOut // exchanges
+}
+
+// NetworkOut is one exchange that an operator writes to.
+type NetworkOut struct {
+	Index       int // into Vertex.Outputs
+	Partitioner Partitioner
+	Keyer       any
+}
+
+// Options are the parts of a configuration that translation needs.
+type Options struct {
+	Parallelism    int
+	MaxParallelism int // <= 0 derives it
+	Chaining       bool
+	Protocol       int
+	SDK            string
+	Config         map[string]string
+	// DefaultMax derives a max parallelism from a parallelism (state.DefaultMaxParallelism; graph imports nothing of the project).
+	DefaultMax func(parallelism int) int
+}
+
+// Translate checks g and chains its operators into a JobGraph. All mistakes are reported at once.
+func Translate(g *StreamGraph, o Options) (*Program, error) {
+	t := &translation{o: o, ids: map[*Node]OperatorID{}, head: map[*Node]*Node{}, chain: map[*Node]*ChainNode{}, outs: map[*Node][]*Node{}}
+	for _, n := range g.Nodes {
+		t.resolve(n)
+	}
+	t.check(g)
+	if len(t.errs) > 0 {
+		return nil, errors.Join(t.errs...)
+	}
+	return t.build(g)
+}
+
+type translation struct {
+	o     Options
+	ids   map[*Node]OperatorID
+	head  map[*Node]*Node // node -> head of its chain
+	chain map[*Node]*ChainNode
+	outs  map[*Node][]*Node
+	errs  []error
+	warns []string
+}
+
+func (t *translation) fail(n *Node, format string, args ...any) {
+	t.errs = append(t.errs, fmt.Errorf("%s: %s: %s", n.CallSite, n.Name, fmt.Sprintf(format, args...)))
+}
+
+// resolve fills in the defaults of a node and of its edges.
+func (t *translation) resolve(n *Node) {
+	if n.Parallelism == 0 {
+		n.Parallelism = t.o.Parallelism
+	}
+	if n.MaxParallelism == 0 {
+		if n.MaxParallelism = t.o.MaxParallelism; n.MaxParallelism <= 0 {
+			n.MaxParallelism = t.o.DefaultMax(n.Parallelism)
+		}
+	}
+	if n.SlotSharingGroup == "" {
+		n.SlotSharingGroup = "default"
+	}
+	for i := range n.In {
+		e := &n.In[i]
+		t.outs[e.From] = append(t.outs[e.From], n)
+		if e.Partitioner == "" {
+			e.Partitioner = Rebalance
+			if e.From.Parallelism == n.Parallelism {
+				e.Partitioner = Forward
+			}
+		}
+	}
+}
+
+func (t *translation) check(g *StreamGraph) {
+	if len(g.Nodes) == 0 {
+		t.errs = append(t.errs, errors.New("the program builds no operators: add a source and a sink"))
+	}
+	uids := map[string]*Node{}
+	for i, n := range g.Nodes {
+		if n.UID != "" {
+			if other, dup := uids[n.UID]; dup {
+				t.fail(n, "UID %q is already used at %s; UIDs are unique in a job", n.UID, other.CallSite)
+			}
+			uids[n.UID] = n
+		} else if n.Stateful {
+			t.warns = append(t.warns, fmt.Sprintf("%s: %s keeps state but has no UID: a changed program may not find it in a savepoint; add .UID(...)", n.CallSite, n.Name))
+		}
+		if n.Parallelism < 1 {
+			t.fail(n, "parallelism %d is not positive", n.Parallelism)
+		}
+		if n.MaxParallelism < n.Parallelism || n.MaxParallelism > 1<<15 {
+			t.fail(n, "max parallelism %d must be between the parallelism (%d) and 32768", n.MaxParallelism, n.Parallelism)
+		}
+		for _, e := range n.In {
+			if e.Partitioner == Forward && e.From.Parallelism != n.Parallelism {
+				t.fail(n, "forward needs the same parallelism at both ends, %s has %d and this %d", e.From.Name, e.From.Parallelism, n.Parallelism)
+			}
+		}
+		t.ids[n] = t.operatorID(i, n)
+	}
+}
+
+// operatorID hashes the UID, or the position and inputs of a node without one.
+func (t *translation) operatorID(position int, n *Node) OperatorID {
+	var s strings.Builder
+	if n.UID != "" {
+		s.WriteString("uid:" + n.UID)
+	} else {
+		fmt.Fprintf(&s, "node:%d:%s", position, n.Kind)
+		for _, e := range n.In {
+			fmt.Fprintf(&s, ":%s:%d", t.ids[e.From], e.Input)
+		}
+	}
+	sum := sha256.Sum256([]byte(s.String()))
+	var id OperatorID
+	copy(id.ID[:], sum[:])
+	return id
+}
+
+func (t *translation) chainable(n *Node) bool {
+	if !t.o.Chaining || len(n.In) != 1 || n.Chaining != ChainAlways {
+		return false
+	}
+	e := n.In[0]
+	return e.Partitioner == Forward && e.From.Chaining != ChainNever && e.From.SlotSharingGroup == n.SlotSharingGroup &&
+		e.From.MaxParallelism == n.MaxParallelism
+}
+
+func (t *translation) build(g *StreamGraph) (*Program, error) {
+	jg := &JobGraph{Name: g.Name, Protocol: t.o.Protocol, SDK: t.o.SDK, Config: t.o.Config, Warnings: t.warns}
+	p := &Program{Graph: jg, Heads: map[VertexID]*ChainNode{}, Nodes: map[OperatorID]*Node{}}
+	index := map[*Node]int{} // head -> index into jg.Vertices
+	for _, n := range g.Nodes {
+		c := &ChainNode{ID: t.ids[n], Node: n}
+		t.chain[n] = c
+		p.Nodes[c.ID] = n
+		op := Operator{ID: c.ID, UID: n.UID, Name: n.Name, Kind: n.Kind, Stateful: n.Stateful, Keyed: n.Keyed, Source: n.Source,
+			Bounded: n.Bounded, Coordinate: n.Coordinated, OutType: n.OutType, KeyType: n.KeyType, CallSite: n.CallSite, Detail: n.Detail}
+		if t.chainable(n) {
+			from := n.In[0].From
+			t.head[n] = t.head[from]
+			v := &jg.Vertices[index[t.head[n]]]
+			c.Index = len(v.Operators)
+			v.Operators = append(v.Operators, op)
+			v.Name += " -> " + n.Name
+			t.chain[from].Chained = append(t.chain[from].Chained, c)
+			continue
+		}
+		t.head[n] = n
+		id := VertexID(c.ID)
+		index[n] = len(jg.Vertices)
+		p.Heads[id] = c
+		v := Vertex{ID: id, Name: n.Name, Operators: []Operator{op}, Parallelism: n.Parallelism, MaxParallelism: n.MaxParallelism, SlotSharingGroup: n.SlotSharingGroup}
+		for _, e := range n.In {
+			from := &jg.Vertices[index[t.head[e.From]]]
+			out := len(from.Outputs)
+			from.Outputs = append(from.Outputs, Output{To: id, From: t.ids[e.From], Partitioner: e.Partitioner})
+			v.Inputs = append(v.Inputs, Input{From: from.ID, FromOutput: out, Input: e.Input, Partitioner: e.Partitioner})
+			fc := t.chain[e.From]
+			fc.Outputs = append(fc.Outputs, NetworkOut{Index: out, Partitioner: e.Partitioner, Keyer: e.Keyer})
+		}
+		jg.Vertices = append(jg.Vertices, v)
+	}
+	var err error
+	jg.Fingerprint, err = fingerprint(jg)
+	return p, err
+}
+
+// fingerprint is the SHA-256 of everything of g but its configuration and the call sites.
+func fingerprint(g *JobGraph) (string, error) {
+	c := *g
+	c.Config, c.Fingerprint, c.Warnings = nil, "", nil
+	c.Vertices = append([]Vertex(nil), g.Vertices...)
+	for i := range c.Vertices {
+		ops := append([]Operator(nil), c.Vertices[i].Operators...)
+		for j := range ops {
+			ops[j].CallSite = ""
+		}
+		c.Vertices[i].Operators = ops
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("graph: fingerprint: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,261 @@
+package network
+
+import (
+	"fmt"
+	"sync"
+)
+
+// entry is one element of a channel's queue: a data buffer, or an event.
+type entry struct {
+	data  []byte
+	event *Event
+}
+
+// reader is who takes from a Channel: an input channel of a gate in this process, or a stream of a connection.
+type reader interface {
+	// readable is called with the channel's lock held when its queue stopped being empty. It returns whether wake is to be called once
+	// the lock is free.
+	readable() bool
+	wake()
+	// failed is called without locks when the channel ended before EndOfPartition.
+	failed(*ConnectionError)
+}
+
+// Channel is one subpartition at the producer. Buf, Put, Flush and Send belong to the goroutine of the task.
+type Channel struct {
+	p     *Partition
+	index int
+
+	// Of the writer only.
+	buf   []byte
+	limit int // Put hands over at this length: BufferSize less room for one more record
+
+	mu      sync.Mutex
+	queue   fifo[entry]
+	data    int    // data entries in queue
+	reader  reader // nil before attach and after the end
+	local   bool   // reader is in this process
+	waiting bool   // the writer waits for room in queue
+	done    bool   // EndOfPartition was taken, or nobody will take it
+	err     error  // sticky
+}
+
+// Buf returns the current buffer, whose length is what is used. Append whole elements to it and give the result to Put. It is valid
+// until the next call on the channel.
+func (c *Channel) Buf() []byte {
+	if c.buf == nil {
+		c.buf = c.p.env.pool.get()
+	}
+	return c.buf
+}
+
+// Put takes buf, which is Buf() extended by one or more whole elements. When the buffer is full, or a flush was requested, it is handed to
+// the consumer, which blocks while the consumer is too far behind. Errors: the cause of the partition's context; *ConnectionError when
+// the consumer is gone; an error that names MaxFrame for a record that is larger (the buffer is then as before).
+func (c *Channel) Put(buf []byte) error {
+	if len(buf) < c.limit && !c.p.flushRequested.Load() {
+		c.buf = buf
+		return nil
+	}
+	return c.putFull(buf)
+}
+
+func (c *Channel) putFull(buf []byte) error {
+	e := c.p.env
+	if len(buf) > e.cfg.MaxFrame {
+		before := len(c.buf)
+		if len(buf)-before > e.cfg.MaxFrame {
+			return fmt.Errorf("network: put to %s/%d: record of %d bytes exceeds the largest frame of %d bytes",
+				c.p.id, c.index, len(buf)-before, e.cfg.MaxFrame)
+		}
+		c.buf = buf[:before:before]
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		c.buf = buf[before:]
+		return c.Flush()
+	}
+	c.buf = buf
+	if cap(buf) > e.cfg.BufferSize && len(buf) < 2*e.cfg.BufferSize {
+		// The last record did not fit and append had to move the buffer: leave more room next time.
+		c.limit = max(c.limit-(e.cfg.BufferSize-c.limit), e.cfg.BufferSize/4, 1)
+	}
+	if len(buf) >= c.limit {
+		if err := c.Flush(); err != nil {
+			return err
+		}
+	}
+	if c.p.flushRequested.Load() {
+		return c.p.FlushAll()
+	}
+	return nil
+}
+
+// Flush hands the current buffer over, if it holds anything. It blocks as Put does.
+func (c *Channel) Flush() error {
+	if len(c.buf) == 0 {
+		return nil
+	}
+	return c.handOver()
+}
+
+// Send flushes and puts ev behind. It blocks as Put does for the flush only.
+func (c *Channel) Send(ev Event) error {
+	if len(ev.Extra) > maxEventExtra {
+		return fmt.Errorf("network: send %s to %s/%d: extra of %d bytes exceeds %d", ev.Kind, c.p.id, c.index, len(ev.Extra), maxEventExtra)
+	}
+	return c.send(&ev)
+}
+
+func (c *Channel) send(ev *Event) error {
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return c.err
+	}
+	c.pushLocked(entry{event: ev}) // unlocks
+	return nil
+}
+
+// handOver queues c.buf, waiting for room.
+func (c *Channel) handOver() error {
+	p, buf := c.p, c.buf
+	size := p.env.cfg.BufferSize
+	c.mu.Lock()
+	for {
+		if c.err != nil {
+			c.mu.Unlock()
+			return c.err
+		}
+		if c.queue.len() > 0 && len(buf) <= size/2 {
+			// Nobody has taken the last buffer yet: fill it up rather than queue crumbs. So frequent flushes cost little under backpressure.
+			if t := c.queue.back(); t.data != nil && len(t.data)+len(buf) <= size {
+				t.data = append(t.data, buf...)
+				c.mu.Unlock()
+				p.bytesOut.Add(int64(len(buf)))
+				c.buf = buf[:0]
+				return nil
+			}
+		}
+		if c.data < p.queueLimit(c.local) {
+			break
+		}
+		c.waiting = true
+		c.mu.Unlock()
+		if err := p.wait(); err != nil {
+			return err
+		}
+		c.mu.Lock()
+	}
+	n := len(buf)
+	if c.local && n <= size/8 {
+		// A reader that keeps views would keep the whole buffer: give it a copy of the right size.
+		c.buf = buf[:0]
+		buf = append(make([]byte, 0, n), buf...)
+	} else {
+		c.buf = nil
+	}
+	c.data++
+	c.pushLocked(entry{data: buf})
+	p.bytesOut.Add(int64(n))
+	return nil
+}
+
+// pushLocked appends e, tells the reader, and unlocks.
+func (c *Channel) pushLocked(e entry) {
+	c.queue.push(e)
+	var wake reader
+	if c.reader != nil && c.queue.len() == 1 && c.reader.readable() {
+		wake = c.reader
+	}
+	c.mu.Unlock()
+	if wake != nil {
+		wake.wake()
+	}
+}
+
+// take removes the first entry. Data needs credit, events do not. backlog is the number of data entries left, more whether any entry is.
+func (c *Channel) take(credit bool) (e entry, backlog int, more, ok bool) {
+	c.mu.Lock()
+	if c.queue.len() == 0 {
+		c.mu.Unlock()
+		return entry{}, 0, false, false
+	}
+	if !credit && c.queue.front().data != nil {
+		backlog = c.data
+		c.mu.Unlock()
+		return entry{}, backlog, true, false
+	}
+	e = c.queue.pop()
+	wake, end := false, false
+	if e.data != nil {
+		c.data--
+		wake, c.waiting = c.waiting, false
+	} else if e.event.Kind == EndOfPartition {
+		end = !c.done
+		c.done, c.reader = true, nil
+	}
+	backlog, more = c.data, c.queue.len() > 0
+	c.mu.Unlock()
+	if wake {
+		c.p.wakeWriter()
+	}
+	if end {
+		c.p.channelDone()
+	}
+	return e, backlog, more, true
+}
+
+// attach connects the reader, and reports whether to wake it. It fails when the channel has one already.
+func (c *Channel) attach(r reader, local bool) (wake bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reader != nil || c.done {
+		return false, fmt.Errorf("network: attach to %s/%d: the subpartition was requested before", c.p.id, c.index)
+	}
+	c.reader, c.local = r, local
+	if c.waiting && local {
+		c.waiting = false // the bound is wider for a local reader
+		c.p.wakeWriter()
+	}
+	return c.queue.len() > 0 && r.readable(), nil
+}
+
+// consumerGone ends the channel from the reader's side: what is queued is dropped, and the writer gets err at its next hand-over. Nothing
+// happens when r is not the channel's reader any more.
+func (c *Channel) consumerGone(r reader, err error) {
+	c.mu.Lock()
+	if c.reader != r || c.done {
+		c.mu.Unlock()
+		return
+	}
+	c.endLocked(err)
+	c.mu.Unlock()
+	c.p.wakeWriter()
+	c.p.channelDone()
+}
+
+// producerGone ends the channel from the writer's side.
+func (c *Channel) producerGone(err *ConnectionError) {
+	c.mu.Lock()
+	if c.done {
+		c.mu.Unlock()
+		return
+	}
+	r := c.reader
+	c.endLocked(err)
+	c.mu.Unlock()
+	if r != nil {
+		r.failed(err)
+	}
+	c.p.wakeWriter()
+	c.p.channelDone()
+}
+
+func (c *Channel) endLocked(err error) {
+	c.done, c.reader, c.err = true, nil, err
+	c.queue, c.data, c.waiting = fifo[entry]{}, 0, false
+}

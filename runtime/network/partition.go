@@ -1,0 +1,183 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Partition is one output of a task: a channel per consumer. One goroutine, the task, writes; RequestFlush and the metrics may be used
+// by any.
+type Partition struct {
+	env      *Environment
+	id       PartitionID
+	ctx      context.Context //nolint:containedctx // the partition's life: it ends a blocked Put
+	channels []*Channel
+
+	flushRequested atomic.Bool
+	bytesOut       atomic.Int64
+
+	blockMu      sync.Mutex // taken only by a writer that blocks, and by readers of the metric
+	blocked      int64      // nanoseconds of the blocks that are over
+	blockedSince int64      // on the clock of nanos; 0: not blocked
+
+	wake chan struct{} // capacity 1: some channel has room, or failed
+
+	finished bool         // of the writer
+	closed   atomic.Bool  // Close was called
+	open     atomic.Int32 // channels that are not done
+}
+
+// NewPartition registers a partition of the given number of subpartitions (at least one) and serves consumers that wait for it. ctx ends a
+// blocked writer with its cause; after Finish it has no effect. Errors: ErrClosed; a partition of this id exists.
+func (e *Environment) NewPartition(ctx context.Context, id PartitionID, subpartitions int) (*Partition, error) {
+	if subpartitions < 1 {
+		return nil, fmt.Errorf("network: new partition %s: %d subpartitions", id, subpartitions)
+	}
+	p := &Partition{env: e, id: id, ctx: ctx, wake: make(chan struct{}, 1)}
+	limit := max(1, e.cfg.BufferSize-e.cfg.BufferSize/64)
+	for i := range subpartitions {
+		p.channels = append(p.channels, &Channel{p: p, index: i, limit: limit})
+	}
+	p.open.Store(int32(subpartitions))
+	return p, e.register(p)
+}
+
+// ID returns the partition's name.
+func (p *Partition) ID() PartitionID { return p.id }
+
+// Channels returns the number of subpartitions.
+func (p *Partition) Channels() int { return len(p.channels) }
+
+// Channel returns the i-th subpartition.
+func (p *Partition) Channel(i int) *Channel { return p.channels[i] }
+
+// RequestFlush asks the writer, from any goroutine, to flush all channels at its next Put. A writer that is idle must look at
+// FlushRequested itself.
+func (p *Partition) RequestFlush() { p.flushRequested.Store(true) }
+
+// FlushRequested reports whether RequestFlush was called since the last FlushAll.
+func (p *Partition) FlushRequested() bool { return p.flushRequested.Load() }
+
+// FlushAll hands over what the channels hold. It blocks as Channel.Put does.
+func (p *Partition) FlushAll() error {
+	p.flushRequested.Store(false)
+	for _, c := range p.channels {
+		if err := c.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Broadcast sends ev on every channel, behind what that channel holds. It blocks as Channel.Put does, for the flush only.
+func (p *Partition) Broadcast(ev Event) error {
+	if len(ev.Extra) > maxEventExtra {
+		return fmt.Errorf("network: broadcast %s to %s: extra of %d bytes exceeds %d", ev.Kind, p.id, len(ev.Extra), maxEventExtra)
+	}
+	for _, c := range p.channels {
+		if err := c.send(&ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish sends EndOfPartition on every channel. Consumers can read all of it after Close too. A second call does nothing.
+func (p *Partition) Finish() error {
+	if p.finished {
+		return nil
+	}
+	if err := p.Broadcast(Event{Kind: EndOfPartition}); err != nil {
+		return err
+	}
+	p.finished = true
+	return nil
+}
+
+// Close ends the task's use of the partition. After Finish it stays until every consumer has read to its end (or
+// Environment.ReleaseExecution); without, consumers fail with ProducerGone. A second call does nothing. It belongs to the writer's
+// goroutine.
+func (p *Partition) Close() {
+	if p.closed.Swap(true) {
+		return
+	}
+	if !p.finished {
+		p.fail(ErrClosed)
+	}
+	for _, c := range p.channels {
+		if c.buf != nil {
+			p.env.pool.put(c.buf)
+			c.buf = nil
+		}
+	}
+	if p.open.Load() == 0 {
+		p.env.unregister(p)
+	}
+}
+
+// fail ends all channels that are not done.
+func (p *Partition) fail(cause error) {
+	for _, c := range p.channels {
+		c.producerGone(&ConnectionError{Kind: ProducerGone, Peer: "local", Partition: p.id, Subpartition: c.index, Err: cause})
+	}
+}
+
+func (p *Partition) channelDone() {
+	if p.open.Add(-1) == 0 && p.closed.Load() {
+		p.env.unregister(p)
+	}
+}
+
+// BackpressuredNanos returns how long the writer has been blocked so far, in nanoseconds, a block in progress included.
+func (p *Partition) BackpressuredNanos() int64 {
+	p.blockMu.Lock()
+	defer p.blockMu.Unlock()
+	if p.blockedSince != 0 {
+		return p.blocked + nanos() - p.blockedSince
+	}
+	return p.blocked
+}
+
+// BytesOut returns the bytes of data that were handed over.
+func (p *Partition) BytesOut() int64 { return p.bytesOut.Load() }
+
+// queueLimit is how many data buffers may wait in a channel. For a local reader the queue is also what would be under way.
+func (p *Partition) queueLimit(local bool) int {
+	if local {
+		return 2 * p.env.cfg.BuffersPerChannel
+	}
+	return p.env.cfg.BuffersPerChannel
+}
+
+// wait blocks the writer until wakeWriter or the end of the context.
+func (p *Partition) wait() error {
+	p.blockMu.Lock()
+	p.blockedSince = nanos()
+	p.blockMu.Unlock()
+	var err error
+	select {
+	case <-p.wake:
+	case <-p.ctx.Done():
+		err = context.Cause(p.ctx)
+	}
+	p.blockMu.Lock()
+	p.blocked += nanos() - p.blockedSince
+	p.blockedSince = 0
+	p.blockMu.Unlock()
+	return err
+}
+
+func (p *Partition) wakeWriter() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+var processStart = time.Now()
+
+// nanos is a monotonic clock, never 0.
+func nanos() int64 { return int64(time.Since(processStart)) + 1 }

@@ -1,0 +1,200 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path"
+	"strconv"
+	"sync"
+
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/state"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Sink writes the files of one snapshot of one task. It implements state.Sink and is safe for concurrent use.
+type Sink struct {
+	reg               *fs.Registry
+	exclusive, shared string // URIs
+	sharedPrefix      string // of names, relative to exclusive
+	namePrefix        string
+	threshold         int64
+	err               error
+
+	mu    sync.Mutex
+	roots map[string]fs.FileSystem
+}
+
+// NewSink returns a sink for a checkpoint (TriggerCheckpoint.exclusive_dir and shared_dir, URIs). With an empty sharedDir, or one that
+// equals exclusiveDir, shared files are written to exclusiveDir as exclusive ones, which makes a savepoint self-contained.
+//
+// Streams of at most threshold bytes stay in memory and come back inline; others become a file, in one go: create, write, close. The
+// directory is made with the first file. A directory that is not a URI is reported by the first Create.
+func NewSink(reg *fs.Registry, exclusiveDir, sharedDir string, threshold int64) *Sink {
+	s := &Sink{reg: reg, exclusive: clean(exclusiveDir), threshold: threshold, roots: map[string]fs.FileSystem{}}
+	_, p, err := split(exclusiveDir)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	if id, ok := checkpointID(path.Base(p)); ok {
+		s.namePrefix = strconv.FormatInt(id, 10) + "-"
+	}
+	if sharedDir != "" && clean(sharedDir) != s.exclusive {
+		s.shared = clean(sharedDir)
+		rel, err := Relative(s.exclusive, s.shared+"/x")
+		if err != nil {
+			s.err = err
+			return s
+		}
+		s.sharedPrefix = rel[:len(rel)-1]
+	}
+	return s
+}
+
+// Create opens a stream. Nothing is stored before the threshold is exceeded.
+func (s *Sink) Create(ctx context.Context, scope state.Scope) (state.Stream, error) {
+	if s.err != nil {
+		return nil, fmt.Errorf("storage: create state file: %w", s.err)
+	}
+	if s.shared == "" {
+		scope = state.Exclusive
+	}
+	return &stream{ctx: ctx, sink: s, scope: scope}, nil
+}
+
+func (s *Sink) resolve(ctx context.Context, uri string) (fs.FileSystem, string, error) {
+	return resolve(ctx, s.reg, &s.mu, s.roots, uri)
+}
+
+// resolve opens the file system of uri once per scheme and authority.
+func resolve(ctx context.Context, reg *fs.Registry, mu *sync.Mutex, roots map[string]fs.FileSystem, uri string) (fs.FileSystem, string, error) {
+	root, p, err := split(uri)
+	if err != nil {
+		return nil, "", err
+	}
+	mu.Lock()
+	f := roots[root]
+	mu.Unlock()
+	if f != nil {
+		return f, p, nil
+	}
+	f, p, err = reg.Resolve(ctx, root+p)
+	if err != nil {
+		return nil, "", err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	roots[root] = f
+	return f, p, nil
+}
+
+// stream is used by one goroutine.
+type stream struct {
+	ctx   context.Context //nolint:containedctx // lives as long as the file being written
+	sink  *Sink
+	scope state.Scope
+	buf   []byte
+	crc   uint32
+	size  int64
+	w     fs.Writer
+	uri   string
+	name  string
+	err   error
+	done  bool
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	if s.done {
+		return 0, errors.New("storage: write state file: already committed or aborted")
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	if s.w == nil && s.size+int64(len(p)) > s.sink.threshold {
+		if s.err = s.open(); s.err != nil {
+			return 0, s.err
+		}
+	}
+	if s.w == nil {
+		s.buf = append(s.buf, p...)
+	} else if _, err := s.w.Write(p); err != nil {
+		s.err = fmt.Errorf("storage: write %s: %w", s.uri, err)
+		return 0, s.err
+	}
+	s.crc = crc32.Update(s.crc, castagnoli, p)
+	s.size += int64(len(p))
+	return len(p), nil
+}
+
+// open creates the file and moves what was buffered into it.
+func (s *stream) open() error {
+	dir, prefix := s.sink.exclusive, ""
+	if s.scope == state.Shared {
+		dir, prefix = s.sink.shared, s.sink.sharedPrefix
+	}
+	base := s.sink.namePrefix + randomHex(16)
+	s.uri, s.name = dir+"/"+base, prefix+base
+	f, p, err := s.sink.resolve(s.ctx, s.uri)
+	if err != nil {
+		return fmt.Errorf("storage: create %s: %w", s.uri, err)
+	}
+	w, err := f.Create(s.ctx, p, false)
+	if err != nil {
+		return fmt.Errorf("storage: create %s: %w", s.uri, err)
+	}
+	s.w = w
+	if len(s.buf) > 0 {
+		if _, err := w.Write(s.buf); err != nil {
+			return fmt.Errorf("storage: write %s: %w", s.uri, err)
+		}
+	}
+	s.buf = nil
+	return nil
+}
+
+func (s *stream) Commit() (state.FileRef, error) {
+	if s.done {
+		return state.FileRef{}, errors.New("storage: commit state file: already committed or aborted")
+	}
+	s.done = true
+	if s.err == nil {
+		s.err = s.ctx.Err()
+	}
+	if s.err != nil {
+		s.abort()
+		return state.FileRef{}, s.err
+	}
+	ref := state.FileRef{Size: s.size, CRC32C: s.crc}
+	if s.w == nil {
+		ref.Inline = s.buf
+		if ref.Inline == nil {
+			ref.Inline = []byte{}
+		}
+		return ref, nil
+	}
+	if err := s.w.Close(); err != nil {
+		s.abort()
+		return state.FileRef{}, fmt.Errorf("storage: close %s: %w", s.uri, err)
+	}
+	ref.Name, ref.Scope = s.name, s.scope
+	return ref, nil
+}
+
+func (s *stream) Abort() {
+	if s.done {
+		return
+	}
+	s.done = true
+	s.abort()
+}
+
+func (s *stream) abort() {
+	if s.w != nil {
+		_ = s.w.Abort() // what stays behind is swept: its name tells the checkpoint
+	}
+	s.buf = nil
+}

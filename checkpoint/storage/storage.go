@@ -1,0 +1,158 @@
+// Package storage stores checkpoints and savepoints in a file system. It is layer L2 (imports fs, state, checkpoint/metadata).
+//
+// Layout, as in Flink:
+//
+//	<dir>/<job id>/chk-<n>/_metadata   exists only when the checkpoint is complete
+//	<dir>/<job id>/chk-<n>/<file>      state of that checkpoint alone (only what exceeds the memory threshold)
+//	<dir>/<job id>/shared/<file>       state that several checkpoints may reference, counted by storage/shared
+//	<dir>/<job id>/taskowned/          reserved
+//	<target>/savepoint-<job>-<random>/ the same with everything in one directory
+//
+// Main flow: workers write files with the Sink; the coordinator then calls WriteMetadata; at restore ReadMetadata and Source lead back
+// to the files. Directories are made by the first file in them, so a checkpoint whose state stays below the threshold is one file.
+//
+// Invariants:
+//
+//  1. A _metadata that exists is complete: it is written under another name, closed, then renamed. Nothing is ever appended to.
+//  2. The _metadata of a directory is written once: the name it is written under is created exclusively, and then the final name
+//     must not exist, so that two owners (an application attempt and its successor) cannot overwrite each other's checkpoint.
+//  3. Names inside of _metadata are relative to its directory.
+//  4. File names are unique; files of checkpoint n begin with "<n>-", so that what an aborted checkpoint left is told apart by name.
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"os/user"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/runtime/graph"
+)
+
+// Names of the layout.
+const (
+	MetadataName  = "_metadata"
+	inProgress    = "_metadata.inprogress"
+	sharedName    = "shared"
+	taskOwnedName = "taskowned"
+	checkpointDir = "chk-"
+)
+
+// Storage is one job's place for checkpoints. Safe for concurrent use.
+type Storage struct {
+	fs   fs.FileSystem
+	root string // path of <dir>
+	dir  string // path of <dir>/<job id>
+}
+
+// New returns the storage of a job below dir, a path inside of f (as fs.Registry.Resolve returns it). It touches nothing.
+func New(f fs.FileSystem, dir string, job graph.JobID) *Storage {
+	dir = path.Clean("/" + dir)
+	return &Storage{fs: f, root: dir, dir: path.Join(dir, job.String())}
+}
+
+// Dir is the URI of the job's directory, <dir>/<job id>.
+func (s *Storage) Dir() string { return s.fs.URI() + s.dir }
+
+// CheckpointDir is the URI of a checkpoint's directory.
+func (s *Storage) CheckpointDir(id int64) string { return CheckpointDir(s.Dir(), id) }
+
+// SharedDir is the URI of the directory of shared files.
+func (s *Storage) SharedDir() string { return SharedDir(s.Dir()) }
+
+// CheckpointDir is the directory of checkpoint id below a job's directory.
+func CheckpointDir(jobDir string, id int64) string {
+	return jobDir + "/" + checkpointDir + strconv.FormatInt(id, 10)
+}
+
+// SharedDir is the directory of shared files below a job's directory.
+func SharedDir(jobDir string) string { return jobDir + "/" + sharedName }
+
+// NewSavepointDir returns a fresh directory name below target: savepoint-<first six digits of the job id>-<random>, as Flink's.
+func NewSavepointDir(target string, job graph.JobID) string {
+	return clean(target) + "/savepoint-" + job.String()[:6] + "-" + randomHex(6)
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails, crypto/rand's contract
+	return hex.EncodeToString(b)
+}
+
+// CheckWritable refuses a root in which checkpoints cannot be written: it makes the job's directory (mode 0700), writes a file in it
+// and removes it. The error names the path, the user and the reason.
+func (s *Storage) CheckWritable(ctx context.Context) error {
+	fail := func(err error) error {
+		return fmt.Errorf("storage: checkpoint directory %s is not writable by user %s: %w; set execution.checkpointing.dir to a folder that is",
+			s.Dir(), s.user(ctx), err)
+	}
+	if err := s.fs.Mkdir(ctx, s.dir, 0o700); err != nil {
+		return fail(err)
+	}
+	probe := path.Join(s.dir, ".probe-"+randomHex(8))
+	if err := fs.WriteFile(ctx, s.fs, probe, []byte("probe"), false); err != nil {
+		return fail(errors.Join(err, s.fs.Remove(context.WithoutCancel(ctx), probe, false)))
+	}
+	if err := s.fs.Remove(ctx, probe, false); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// Identity is implemented by file systems that act as a named user (fs/hdfs); others act as the process's.
+type Identity interface{ User() string }
+
+func (s *Storage) user(context.Context) string {
+	if id, ok := s.fs.(Identity); ok {
+		return id.User()
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "unknown"
+}
+
+// LastID is the highest checkpoint number of which anything is stored, 0 for none. A new application attempt goes on above it.
+func (s *Storage) LastID(ctx context.Context) (int64, error) {
+	infos, err := s.fs.List(ctx, s.dir)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("storage: list %s: %w", s.Dir(), err)
+	}
+	var last int64
+	for _, i := range infos {
+		if n, ok := checkpointID(path.Base(i.Path)); ok {
+			last = max(last, n)
+		}
+	}
+	return last, nil
+}
+
+// checkpointID parses the name of a checkpoint's directory.
+func checkpointID(name string) (int64, bool) {
+	rest, ok := strings.CutPrefix(name, checkpointDir)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(rest, 10, 64)
+	return n, err == nil && n >= 0 && rest == strconv.FormatInt(n, 10)
+}
+
+// fileID parses the checkpoint number that a state file's name begins with.
+func fileID(name string) (int64, bool) {
+	num, _, ok := strings.Cut(path.Base(name), "-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(num, 10, 64)
+	return n, err == nil && n >= 0
+}

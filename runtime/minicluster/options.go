@@ -1,0 +1,35 @@
+package minicluster
+
+import (
+	"context"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/rpc"
+)
+
+// Options make an embedded cluster.
+type Options struct {
+	Graph  *graph.JobGraph
+	Config config.Configuration
+	Args   []string
+	// RunWorker runs a worker in this process until its link ends or ctx does. An error, or a panic, is the worker's death.
+	RunWorker func(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig) error
+	// RunCoordinator runs the coordinator half of the job likewise.
+	RunCoordinator func(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.ProcessConfig) error
+	// FS resolves checkpoint and savepoint URIs.
+	FS *fs.Registry
+	// TaskManagers is the number of TaskManagers; 0 takes as many as the job needs.
+	TaskManagers int
+	// RESTAddress is where REST listens, such as "localhost:8081"; "" turns it off, port 0 takes a free one.
+	RESTAddress string
+	// Dir holds local state; "" takes a temporary folder that is removed at the end.
+	Dir    string
+	Logger zerolog.Logger
+	JobID  graph.JobID // zero: a new one is made
+	// OnStarted is called once when the job was submitted, with the address of REST ("http://localhost:8081").
+	OnStarted func(c *Cluster, restURL string)
+}

@@ -1,0 +1,136 @@
+package rpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+)
+
+// Client is a connection to a server of the control plane.
+type Client struct {
+	conn *grpc.ClientConn
+	opts Options
+	ctx  context.Context // life of the client: ends its links
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// Dial makes a client for target: "host:port", or "unix:/path" for a socket. It does not connect yet; Connect calls do.
+func Dial(target string, opts Options) (*Client, error) {
+	creds := opts.TLS
+	if creds == nil {
+		creds = insecure.NewCredentials()
+	}
+	if len(target) < 5 || target[:5] != "unix:" {
+		target = "passthrough:///" + target
+	}
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second, Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: KeepaliveTimeout}))
+	if err != nil {
+		return nil, fmt.Errorf("rpc: dial %s: %w", target, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	return &Client{conn: conn, opts: opts, ctx: ctx, stop: stop}, nil
+}
+
+// Close cuts the client's links and the connection and waits for their goroutines.
+func (c *Client) Close() error {
+	c.stop()
+	err := c.conn.Close()
+	c.wg.Wait()
+	if err != nil {
+		return fmt.Errorf("rpc: close connection: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) callContext(parent context.Context) context.Context {
+	if c.opts.Token == "" {
+		return parent
+	}
+	return metadata.AppendToOutgoingContext(parent, tokenKey, c.opts.Token)
+}
+
+type clientStream[S, R any] interface {
+	Send(S) error
+	Recv() (R, error)
+	CloseSend() error
+}
+
+// connect opens a link. ctx bounds the opening only.
+func connect[S, R any, C clientStream[S, R]](ctx context.Context, c *Client, open func(context.Context, ...grpc.CallOption) (C, error)) (Link[S, R], error) {
+	life, cut := context.WithCancel(c.callContext(c.ctx))
+	unhook := context.AfterFunc(ctx, cut)
+	stream, err := open(life)
+	if !unhook() || err != nil {
+		cut()
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("rpc: connect %s: %w", c.conn.Target(), err)
+	}
+	l := newLink(transport[S, R]{send: stream.Send, recv: stream.Recv, closeSend: stream.CloseSend, cut: cut})
+	c.wg.Go(func() { <-l.done })
+	return l, nil
+}
+
+// ConnectTaskManager opens a TaskManager's link. A connection that cannot be made shows as the link's error.
+func (c *Client) ConnectTaskManager(ctx context.Context) (TaskManagerUplink, error) {
+	return connect[*pb.TaskManagerUp, *pb.TaskManagerDown](ctx, c, pb.NewJobMasterServiceClient(c.conn).ConnectTaskManager)
+}
+
+// ConnectCoordinator opens the coordinator process's link.
+func (c *Client) ConnectCoordinator(ctx context.Context) (CoordinatorUplink, error) {
+	return connect[*pb.CoordinatorUp, *pb.CoordinatorDown](ctx, c, pb.NewJobMasterServiceClient(c.conn).ConnectCoordinator)
+}
+
+// ConnectWorker opens a worker's link.
+func (c *Client) ConnectWorker(ctx context.Context) (WorkerUplink, error) {
+	return connect[*pb.WorkerUp, *pb.WorkerDown](ctx, c, pb.NewTaskManagerServiceClient(c.conn).ConnectWorker)
+}
+
+// ErrChecksum is returned by FetchBlob when the content does not match its key.
+var ErrChecksum = errors.New("content does not match its SHA-256")
+
+// FetchBlob writes the blob with this key (hex SHA-256) to w and verifies it; on an error what was written is void.
+func (c *Client) FetchBlob(ctx context.Context, key string, w io.Writer) error {
+	ctx, cancel := context.WithCancel(c.callContext(ctx))
+	defer cancel()
+	s, err := pb.NewJobMasterServiceClient(c.conn).FetchBlob(ctx, &pb.FetchBlobRequest{Key: key})
+	if err != nil {
+		return fmt.Errorf("rpc: fetch blob %s: %w", key, err)
+	}
+	h := sha256.New()
+	for {
+		m, err := s.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("rpc: fetch blob %s: %w", key, err)
+		}
+		_, _ = h.Write(m.GetData())
+		if _, err := w.Write(m.GetData()); err != nil {
+			return fmt.Errorf("rpc: fetch blob %s: store: %w", key, err)
+		}
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != key {
+		return fmt.Errorf("rpc: fetch blob %s: got %s: %w", key, got, ErrChecksum)
+	}
+	return nil
+}

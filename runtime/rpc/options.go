@@ -1,0 +1,56 @@
+package rpc
+
+import (
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// Protocol is the version of the control plane's messages. A peer with another one is refused, with both versions in the message.
+const Protocol = 1
+
+// Limits and periods of connections.
+const (
+	MaxMessageBytes  = 64 << 20 // a message above it breaks its link; state above execution.checkpointing.fs.memory-threshold never travels here
+	BlobChunkBytes   = 256 << 10
+	KeepaliveTime    = 5 * time.Second // server side; gRPC's client sends no sooner than every 10 s
+	KeepaliveTimeout = 5 * time.Second
+)
+
+// Options are the same for servers and clients.
+type Options struct {
+	// Token is the application's shared secret. A server with a token refuses calls that do not carry it (constant-time comparison);
+	// empty turns the check off (Unix sockets in private folders).
+	Token string
+	// TLS protects TCP connections; nil means plain text.
+	TLS credentials.TransportCredentials
+}
+
+// Environment of a job process, set by whoever starts it (the TaskManager, or the dispatcher for the coordinator process).
+const (
+	EnvRole    = "THALWEG_ROLE"    // RolePlan, RoleCoordinator or RoleWorker
+	EnvControl = "THALWEG_CONTROL" // path of the Unix socket to dial
+	EnvConfig  = "THALWEG_CONFIG"  // path of a JSON file that holds a ProcessConfig
+	EnvJobID   = "THALWEG_JOB_ID"
+
+	RolePlan        = "plan"
+	RoleCoordinator = "coordinator"
+	RoleWorker      = "worker"
+)
+
+// ProcessConfig is what a worker or coordinator process is told at its start, beside its environment.
+type ProcessConfig struct {
+	JobID       string            `json:"jobId"`
+	JobName     string            `json:"jobName"`
+	Fingerprint string            `json:"fingerprint"` // of the graph that the process must build
+	Config      map[string]string `json:"config"`      // the job's effective configuration
+	Args        []string          `json:"args,omitempty"`
+
+	// The rest is for workers.
+	TaskManagerID string   `json:"taskManagerId,omitempty"`
+	Host          string   `json:"host,omitempty"` // name under which other workers reach this machine
+	Slots         int      `json:"slots,omitempty"`
+	MemoryBytes   int64    `json:"memoryBytes,omitempty"` // the container's share for this process
+	Dirs          []string `json:"dirs,omitempty"`        // private local folders, one per disk, removed after the process
+	LogDir        string   `json:"logDir,omitempty"`
+}

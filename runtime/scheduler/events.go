@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/thalweg/thalweg/runtime/graph"
+)
+
+// Slot is a place for one subtask of each vertex of a slot sharing group.
+type Slot struct {
+	TaskManager string
+	Index       int
+}
+
+// Failure is why a task or the job failed.
+type Failure struct {
+	Message  string // root cause first, one line
+	Detail   string // stack or chain
+	Kind     string // as in the protocol: "error", "panic", "connection", "restore", ...; ours: "worker", "taskmanager", "checkpoint", "resources"
+	Fatal    bool   // never followed by a restart
+	Operator string
+	// Death: a process died, so that waiting before the restart helps nobody.
+	Death bool
+	// Free: not the job's fault (preemption, decommissioned node): restarts do not count it.
+	Free bool
+	// Set by the scheduler.
+	Task        string // "Map -> Sink (2/4)", "" for the whole job
+	Execution   graph.ExecutionID
+	TaskManager string
+	At          time.Time
+}
+
+// Event is something that happened.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Start begins the job.
+	Start struct{}
+	// Prepared answers Prepare: slots with live workers, a started coordinator process and the state to restore are all there.
+	Prepared struct {
+		Attempt int
+		Slots   []Slot // at least as many as RequireSlots said
+	}
+	// TaskChanged is a report of a worker. EndOfData is RUNNING with all input processed.
+	TaskChanged struct {
+		ID        graph.ExecutionID
+		State     TaskState
+		EndOfData bool
+		Failure   *Failure
+	}
+	// WorkerDown tells that a job's worker, or the TaskManager with it, is gone, and its tasks with it.
+	WorkerDown struct {
+		TaskManager string
+		// Process: the worker's process died, the TaskManager lives.
+		Process bool
+		Failure Failure
+	}
+	// Fail is a failure of the job as a whole (coordinator process, checkpoints, resources).
+	Fail struct{ Failure Failure }
+	// RestartDue answers ScheduleRestart.
+	RestartDue struct{ Attempt int }
+	// CancelStuck tells that the tasks told to cancel did not end in time.
+	CancelStuck struct{ Attempt int }
+	// CancelJob is the user's wish.
+	CancelJob struct{}
+	// Stop asks for a stop-with-savepoint.
+	Stop struct{ Drain bool }
+	// StopDone tells how the savepoint of a Stop ended.
+	StopDone struct{ OK bool }
+	// FinalDone tells how the checkpoint of TriggerFinal ended.
+	FinalDone struct{ OK bool }
+	// CheckpointDone tells that a checkpoint was completed: the job makes progress.
+	CheckpointDone struct{}
+	// Suspend ends this JobMaster's part without touching the tasks: another one leads.
+	Suspend struct{ Failure Failure }
+)
+
+func (Start) event()          {}
+func (Prepared) event()       {}
+func (TaskChanged) event()    {}
+func (WorkerDown) event()     {}
+func (Fail) event()           {}
+func (RestartDue) event()     {}
+func (CancelStuck) event()    {}
+func (CancelJob) event()      {}
+func (Stop) event()           {}
+func (StopDone) event()       {}
+func (FinalDone) event()      {}
+func (CheckpointDone) event() {}
+func (Suspend) event()        {}
+
+// Effect is something that the shell must do, in order.
+type Effect interface{ effect() }
+
+// The effects.
+type (
+	// JobChanged reports a change of the job's state.
+	JobChanged struct{ From, To JobState }
+	// TaskMoved reports a change of a task's state.
+	TaskMoved struct {
+		ID       graph.ExecutionID
+		From, To TaskState
+	}
+	// RequireSlots sets how many slots the job needs; 0 gives all back.
+	RequireSlots struct{ N int }
+	// Prepare asks for everything that Deploy needs; Prepared answers. It replaces an earlier Prepare.
+	Prepare struct {
+		Attempt int
+		Restart bool
+	}
+	// Deploy sends tasks to their workers: consumers before producers, so that data finds its receiver.
+	Deploy struct {
+		Attempt int
+		Tasks   []Placement
+	}
+	// AllRunning tells that every task runs: checkpoints may begin.
+	AllRunning struct{ Attempt int }
+	// StopCheckpoints tells that the tasks of this attempt are to end: pending checkpoints are void.
+	StopCheckpoints struct{ Reason string }
+	// CancelTasks cancels tasks; CancelStuck follows if they do not end.
+	CancelTasks struct {
+		Attempt int
+		IDs     []graph.ExecutionID
+	}
+	// FinishTasks lets tasks end.
+	FinishTasks struct{ IDs []graph.ExecutionID }
+	// KillWorkers kills the workers of these TaskManagers, whose tasks do not end; WorkerDown follows.
+	KillWorkers struct{ TaskManagers []string }
+	// TriggerFinal takes the last checkpoint after this pause; FinalDone answers.
+	TriggerFinal struct{ After time.Duration }
+	// TriggerStop takes the savepoint of a Stop; StopDone answers.
+	TriggerStop struct{ Drain bool }
+	// ScheduleRestart asks for RestartDue after the pause, lengthened or shortened by a random share of at most Jitter.
+	ScheduleRestart struct {
+		Attempt int
+		After   time.Duration
+		Jitter  float64
+	}
+	// FailureRecorded is for the exception history; Root is the one that made the job leave RUNNING.
+	FailureRecorded struct {
+		Failure Failure
+		Root    bool
+	}
+	// Ended is the end of the job.
+	Ended struct {
+		State   JobState
+		Failure *Failure // for FAILED
+	}
+)
+
+func (JobChanged) effect()      {}
+func (TaskMoved) effect()       {}
+func (RequireSlots) effect()    {}
+func (Prepare) effect()         {}
+func (Deploy) effect()          {}
+func (AllRunning) effect()      {}
+func (StopCheckpoints) effect() {}
+func (CancelTasks) effect()     {}
+func (FinishTasks) effect()     {}
+func (KillWorkers) effect()     {}
+func (TriggerFinal) effect()    {}
+func (TriggerStop) effect()     {}
+func (ScheduleRestart) effect() {}
+func (FailureRecorded) effect() {}
+func (Ended) effect()           {}
+
+// Placement is a task with its slot.
+type Placement struct {
+	ID   graph.ExecutionID
+	Slot Slot
+}

@@ -1,0 +1,92 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/thalweg/thalweg/config"
+)
+
+// Strategy decides about restarts. It is a value of the core: its only clock is what it is given.
+type Strategy struct {
+	kind string // "none", "fixed-delay", "exponential-delay"
+
+	attempts                   int // -1: no limit
+	delay                      time.Duration
+	initial, longest, forgiven time.Duration
+	multiplier, jitter         float64
+
+	used     int           // failures counted
+	next     time.Duration // exponential: pause of the next restart
+	last     time.Time     // of the last counted failure
+	progress bool          // since the last restart: a completed checkpoint, or a minute of all tasks running
+}
+
+// StrategyOf reads the restart strategy. As in Flink the default is none for a job without checkpoints.
+func StrategyOf(c config.Configuration) Strategy {
+	kind := config.RestartStrategy.Value(c)
+	if !config.RestartStrategy.IsSet(c) && config.CheckpointInterval.Value(c) <= 0 {
+		kind = "none"
+	}
+	switch strings.ReplaceAll(kind, "-", "") {
+	case "exponentialdelay":
+		return Strategy{kind: "exponential-delay", attempts: config.ExponentialAttempts.Value(c), initial: config.ExponentialInitial.Value(c),
+			next: config.ExponentialInitial.Value(c), longest: config.ExponentialMax.Value(c), forgiven: config.ExponentialReset.Value(c),
+			multiplier: config.ExponentialMultiplier.Value(c), jitter: config.ExponentialJitter.Value(c)}
+	case "fixeddelay":
+		return Strategy{kind: "fixed-delay", attempts: config.FixedDelayAttempts.Value(c), delay: config.FixedDelay.Value(c)}
+	default:
+		return Strategy{kind: "none"}
+	}
+}
+
+func (s *Strategy) String() string {
+	switch s.kind {
+	case "exponential-delay":
+		return fmt.Sprintf("exponential-delay (from %s to %s, factor %g)", s.initial, s.longest, s.multiplier)
+	case "fixed-delay":
+		return fmt.Sprintf("fixed-delay (%d attempts, %s)", s.attempts, s.delay)
+	default:
+		return "none"
+	}
+}
+
+// onFailure returns the pause before the restart, or ok false with the reason why there is none.
+//
+// Rules: a fatal failure is never retried; a free one always, at once, and is not counted. With exponential-delay a process that died is
+// replaced without a pause when it is the first failure, or when the job made progress since the last restart; such a failure does not make later pauses longer.
+func (s *Strategy) onFailure(at time.Time, f *Failure) (pause time.Duration, jitter float64, ok bool, why string) {
+	if f.Fatal {
+		return 0, 0, false, "the failure is not one that a restart can heal"
+	}
+	if s.kind == "none" {
+		return 0, 0, false, "no restart strategy is set (restart-strategy.type)"
+	}
+	if f.Free {
+		return 0, 0, true, ""
+	}
+	if s.kind == "fixed-delay" {
+		if s.used++; s.used > s.attempts {
+			return 0, 0, false, fmt.Sprintf("%d restarts are used up (restart-strategy.fixed-delay.attempts)", s.attempts)
+		}
+		return s.delay, 0, true, ""
+	}
+	if s.used > 0 && at.Sub(s.last) >= s.forgiven+s.next {
+		s.used, s.next = 0, s.initial
+	}
+	first := s.used == 0 || s.progress
+	s.progress = false
+	s.last = at
+	if f.Death && first {
+		s.used = max(s.used, 1)
+		return 0, 0, true, ""
+	}
+	if s.used++; s.attempts >= 0 && s.used > s.attempts {
+		return 0, 0, false, fmt.Sprintf("%d failures without a pause of %s between them (restart-strategy.exponential-delay.attempts-before-reset-backoff)", s.used, s.forgiven)
+	}
+	pause = s.next
+	s.next = time.Duration(math.Min(float64(s.next)*s.multiplier, float64(s.longest)))
+	return pause, s.jitter, true, ""
+}

@@ -1,0 +1,560 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/thalweg/thalweg/runtime/graph"
+)
+
+// Config makes a Scheduler.
+type Config struct {
+	Graph    *graph.JobGraph
+	Strategy Strategy
+	// FirstAttempt numbers the first attempt of the tasks: application attempts must not use the same numbers.
+	FirstAttempt int
+	// Checkpoints says that the job takes checkpoints, so that it ends with a final one.
+	Checkpoints bool
+}
+
+// Execution is the current attempt of one subtask.
+type Execution struct {
+	ID        graph.ExecutionID
+	State     TaskState
+	EndOfData bool
+	Slot      Slot // valid from DEPLOYING on
+	Failure   *Failure
+	Since     map[TaskState]time.Time
+}
+
+// Vertex is one vertex with its subtasks.
+type Vertex struct {
+	Spec  *graph.Vertex
+	Tasks []*Execution
+}
+
+// phase is where the job is within RUNNING, for the rules that the job's state alone does not tell.
+type phase int
+
+const (
+	phaseIdle      phase = iota // not started, or waits for RestartDue
+	phasePreparing              // waits for Prepared
+	phaseActive                 // tasks are deployed
+	phaseEnding                 // tasks are being cancelled: for a restart, for FAILED or for CANCELED
+)
+
+// Scheduler is the core. Not safe for concurrent use; what Vertices returns is changed by Step.
+type Scheduler struct {
+	cfg      Config
+	vertices []*Vertex
+	byID     map[graph.VertexID]*Vertex
+	groups   []group
+	slots    int
+
+	state    JobState
+	since    map[JobState]time.Time
+	phase    phase
+	attempt  int // of the current tasks
+	restarts int
+	placed   []Slot // slot of each place, kept over restarts so that tasks find their local state
+	running  bool   // AllRunning was sent for this attempt
+	runSince time.Time
+	final    finalPhase
+	stopping stopPhase
+	root     *Failure      // that leads to the present restart or end
+	pause    time.Duration // before the present restart
+	jitter   float64
+	out      []Effect
+	now      time.Time
+}
+
+type finalPhase int
+
+const (
+	finalNone finalPhase = iota
+	finalPending
+	finalDone
+)
+
+type stopPhase int
+
+const (
+	stopNone stopPhase = iota
+	stopPending
+	stopSaved
+)
+
+// group is a slot sharing group: places [from, from+size) of the slots.
+type group struct {
+	name       string
+	from, size int
+}
+
+// New makes the scheduler of a job.
+func New(cfg Config) (*Scheduler, error) {
+	s := &Scheduler{cfg: cfg, byID: map[graph.VertexID]*Vertex{}, state: JobInitializing, since: map[JobState]time.Time{}, attempt: cfg.FirstAttempt}
+	if cfg.Graph == nil || len(cfg.Graph.Vertices) == 0 {
+		return nil, fmt.Errorf("scheduler: plan job: the graph is empty: add a source and a sink")
+	}
+	for i := range cfg.Graph.Vertices {
+		v := &cfg.Graph.Vertices[i]
+		if v.Parallelism < 1 {
+			return nil, fmt.Errorf("scheduler: plan vertex %s: parallelism %d", v.Name, v.Parallelism)
+		}
+		if s.byID[v.ID] != nil {
+			return nil, fmt.Errorf("scheduler: plan vertex %s: two vertices have the id %s", v.Name, v.ID)
+		}
+		x := &Vertex{Spec: v}
+		s.vertices = append(s.vertices, x)
+		s.byID[v.ID] = x
+		g := slices.IndexFunc(s.groups, func(g group) bool { return g.name == v.SlotSharingGroup })
+		if g < 0 {
+			s.groups = append(s.groups, group{name: v.SlotSharingGroup})
+			g = len(s.groups) - 1
+		}
+		s.groups[g].size = max(s.groups[g].size, v.Parallelism)
+	}
+	for i := range s.groups {
+		s.groups[i].from = s.slots
+		s.slots += s.groups[i].size
+	}
+	s.newAttempt()
+	return s, nil
+}
+
+// State is the job's state, Since the time of its last change into each state it was in.
+func (s *Scheduler) State() JobState               { return s.state }
+func (s *Scheduler) Since() map[JobState]time.Time { return s.since }
+
+// Attempt is the number of the current tasks' attempt; Restarts counts restarts of this JobMaster.
+func (s *Scheduler) Attempt() int  { return s.attempt }
+func (s *Scheduler) Restarts() int { return s.restarts }
+
+// Slots is the number of slots that the job needs.
+func (s *Scheduler) Slots() int { return s.slots }
+
+// Vertices lists the execution graph in topological order.
+func (s *Scheduler) Vertices() []*Vertex { return s.vertices }
+
+// Ready reports whether checkpoints can be taken: every task runs and none has been told to end.
+func (s *Scheduler) Ready() bool {
+	return s.phase == phaseActive && s.running && s.final != finalDone && s.stopping != stopSaved
+}
+
+// Execution returns the current attempt with this id, or nil when the id is of an earlier attempt or unknown.
+func (s *Scheduler) Execution(id graph.ExecutionID) *Execution {
+	v := s.byID[id.Vertex]
+	if v == nil || id.Subtask < 0 || id.Subtask >= len(v.Tasks) || v.Tasks[id.Subtask].ID != id {
+		return nil
+	}
+	return v.Tasks[id.Subtask]
+}
+
+// TaskName is "Map -> Sink (2/4)".
+func (s *Scheduler) TaskName(id graph.ExecutionID) string {
+	v := s.byID[id.Vertex]
+	if v == nil {
+		return id.String()
+	}
+	return fmt.Sprintf("%s (%d/%d)", v.Spec.Name, id.Subtask+1, v.Spec.Parallelism)
+}
+
+func (s *Scheduler) newAttempt() {
+	for _, v := range s.vertices {
+		v.Tasks = make([]*Execution, v.Spec.Parallelism)
+		for i := range v.Tasks {
+			v.Tasks[i] = &Execution{ID: graph.ExecutionID{Vertex: v.Spec.ID, Subtask: i, Attempt: s.attempt}, State: TaskCreated,
+				Since: map[TaskState]time.Time{TaskCreated: s.now}}
+		}
+	}
+	s.running, s.final, s.stopping = false, finalNone, stopNone
+}
+
+// Step applies ev, which happened at the time at, and returns what the shell must do, in order. The slice belongs to the caller.
+func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
+	s.now, s.out = at, nil
+	if s.state.Terminal() || s.state == JobSuspended {
+		return nil
+	}
+	switch e := ev.(type) {
+	case Start:
+		if s.state == JobInitializing {
+			s.setJob(JobCreated)
+			s.setJob(JobRunning)
+			s.emit(RequireSlots{s.slots})
+			s.prepare(false)
+		}
+	case Prepared:
+		s.deploy(e)
+	case TaskChanged:
+		s.taskChanged(e)
+	case WorkerDown:
+		s.workerDown(e)
+	case Fail:
+		s.fail(e.Failure, nil)
+	case RestartDue:
+		if s.state == JobRestarting && s.phase == phaseIdle && e.Attempt == s.attempt {
+			s.restart()
+		}
+	case CancelStuck:
+		if s.phase == phaseEnding && e.Attempt == s.attempt {
+			s.kill()
+		}
+	case CancelJob:
+		s.cancel()
+	case Stop:
+		if s.Ready() && s.stopping == stopNone && s.final == finalNone {
+			s.stopping = stopPending
+			s.emit(TriggerStop{e.Drain})
+		}
+	case StopDone:
+		s.stopDone(e.OK)
+	case FinalDone:
+		s.finalDone(e.OK)
+	case CheckpointDone:
+		s.cfg.Strategy.progress = true
+	case Suspend:
+		f := e.Failure
+		f.At = at
+		s.emit(StopCheckpoints{f.Message})
+		s.setJob(JobSuspended)
+		s.emit(Ended{JobSuspended, &f})
+	}
+	return s.out
+}
+
+func (s *Scheduler) emit(e Effect) { s.out = append(s.out, e) }
+
+func (s *Scheduler) setJob(to JobState) bool {
+	if !s.state.may(to) {
+		return false
+	}
+	s.emit(JobChanged{s.state, to})
+	s.state = to
+	s.since[to] = s.now
+	return true
+}
+
+func (s *Scheduler) setTask(x *Execution, to TaskState) bool {
+	if !x.State.may(to) {
+		return false
+	}
+	s.emit(TaskMoved{x.ID, x.State, to})
+	x.State = to
+	x.Since[to] = s.now
+	return true
+}
+
+func (s *Scheduler) each(fn func(x *Execution)) {
+	for _, v := range s.vertices {
+		for _, x := range v.Tasks {
+			fn(x)
+		}
+	}
+}
+
+func (s *Scheduler) all(fn func(x *Execution) bool) bool {
+	ok := true
+	s.each(func(x *Execution) { ok = ok && fn(x) })
+	return ok
+}
+
+func (s *Scheduler) prepare(restart bool) {
+	s.phase = phasePreparing
+	s.each(func(x *Execution) { s.setTask(x, TaskScheduled) })
+	s.emit(Prepare{Attempt: s.attempt, Restart: restart})
+}
+
+func (s *Scheduler) restart() {
+	s.attempt++
+	s.restarts++
+	s.root = nil
+	s.newAttempt()
+	s.setJob(JobRunning)
+	s.prepare(true)
+}
+
+// deploy places the tasks: a place keeps its slot of the attempt before if it is still offered, so that tasks find their local state.
+func (s *Scheduler) deploy(e Prepared) {
+	if s.phase != phasePreparing || e.Attempt != s.attempt || len(e.Slots) < s.slots {
+		return
+	}
+	free := slices.Clone(e.Slots)
+	place := make([]Slot, s.slots)
+	taken := make([]bool, s.slots)
+	for i, old := range s.placed {
+		if j := slices.Index(free, old); j >= 0 {
+			place[i], taken[i] = old, true
+			free = slices.Delete(free, j, j+1)
+		}
+	}
+	for i := range place {
+		if !taken[i] {
+			place[i] = free[0]
+			free = free[1:]
+		}
+	}
+	s.placed = place
+	s.phase = phaseActive
+	d := Deploy{Attempt: s.attempt}
+	for _, v := range slices.Backward(s.vertices) {
+		g := s.groups[slices.IndexFunc(s.groups, func(g group) bool { return g.name == v.Spec.SlotSharingGroup })]
+		for i, x := range v.Tasks {
+			// A vertex with fewer subtasks than its group has slots is spread over them.
+			x.Slot = place[g.from+i*g.size/v.Spec.Parallelism]
+			s.setTask(x, TaskDeploying)
+			d.Tasks = append(d.Tasks, Placement{x.ID, x.Slot})
+		}
+	}
+	s.emit(d)
+}
+
+func (s *Scheduler) taskChanged(e TaskChanged) {
+	x := s.Execution(e.ID)
+	if x == nil || x.State.Terminal() {
+		return // an earlier attempt, or told twice
+	}
+	if e.EndOfData {
+		x.EndOfData = true
+		s.checkEndOfData()
+		return
+	}
+	if s.phase == phaseEnding && !e.State.Terminal() {
+		return // it is being cancelled; what it does before that is of no interest
+	}
+	if !s.setTask(x, e.State) {
+		return
+	}
+	switch e.State {
+	case TaskFailed:
+		f := Failure{Message: "task failed without a reason", Kind: "error"}
+		if e.Failure != nil {
+			f = *e.Failure
+		}
+		s.fail(f, x)
+	case TaskCanceled:
+		if s.phase == phaseActive {
+			s.fail(Failure{Message: "task was cancelled though nobody asked for it", Kind: "error"}, x)
+		}
+	case TaskRunning:
+		if !s.running && s.all(func(x *Execution) bool { return x.State == TaskRunning }) {
+			s.running, s.runSince = true, s.now
+			s.emit(AllRunning{s.attempt})
+			s.checkEndOfData()
+		}
+	}
+	s.checkEnd()
+}
+
+// checkEndOfData starts the end of a bounded job: all input is processed, nothing but the last checkpoint is missing.
+func (s *Scheduler) checkEndOfData() {
+	if s.phase != phaseActive || !s.running || s.final != finalNone || s.stopping == stopSaved ||
+		!s.all(func(x *Execution) bool { return x.EndOfData }) {
+		return
+	}
+	if !s.cfg.Checkpoints {
+		s.final = finalDone
+		s.finish()
+		return
+	}
+	s.final = finalPending
+	s.emit(TriggerFinal{})
+}
+
+func (s *Scheduler) finalDone(ok bool) {
+	if s.final != finalPending || s.phase != phaseActive {
+		return
+	}
+	if !ok {
+		s.emit(TriggerFinal{After: time.Second})
+		return
+	}
+	s.final = finalDone
+	s.finish()
+}
+
+func (s *Scheduler) stopDone(ok bool) {
+	if s.stopping != stopPending || s.phase != phaseActive {
+		return
+	}
+	if !ok {
+		s.stopping = stopNone
+		s.checkEndOfData()
+		return
+	}
+	s.stopping = stopSaved
+	s.finish()
+}
+
+func (s *Scheduler) finish() {
+	var f FinishTasks
+	s.each(func(x *Execution) {
+		if !x.State.Terminal() {
+			f.IDs = append(f.IDs, x.ID)
+		}
+	})
+	s.emit(f)
+}
+
+func (s *Scheduler) workerDown(e WorkerDown) {
+	f := e.Failure
+	f.TaskManager = e.TaskManager
+	var first *Execution
+	var lost []*Execution
+	s.each(func(x *Execution) {
+		deployed := x.State == TaskDeploying || x.State == TaskInitializing || x.State == TaskRunning || x.State == TaskCanceling
+		if !deployed || x.Slot.TaskManager != e.TaskManager {
+			return
+		}
+		if first == nil {
+			first = x
+		}
+		lost = append(lost, x)
+	})
+	for _, x := range lost {
+		if x.State == TaskCanceling { // what was to be cancelled is gone
+			s.setTask(x, TaskCanceled)
+			continue
+		}
+		x.Failure = &f
+		s.setTask(x, TaskFailed)
+	}
+	switch {
+	case first != nil && s.phase == phaseActive:
+		s.fail(f, nil)
+	case first == nil && s.phase == phasePreparing && e.Process:
+		s.fail(f, nil) // it died before its first task: a restart that is paced by the strategy
+	}
+	s.checkEnd()
+}
+
+// fail handles a failure of task x, or of the job when x is nil.
+func (s *Scheduler) fail(f Failure, x *Execution) {
+	f.At = s.now
+	if x != nil {
+		f.Task, f.Execution = s.TaskName(x.ID), x.ID
+		if f.TaskManager == "" {
+			f.TaskManager = x.Slot.TaskManager
+		}
+		x.Failure = &f
+	}
+	if s.state == JobInitializing {
+		s.emit(FailureRecorded{f, true})
+		s.setJob(JobFailed)
+		s.emit(Ended{JobFailed, &f})
+		return
+	}
+	root := s.phase == phaseActive || s.phase == phasePreparing
+	s.emit(FailureRecorded{f, root})
+	if !root {
+		if f.Fatal && s.state == JobRestarting { // found out while restarting: no use to go on
+			s.root = &f
+			s.setJob(JobFailing)
+			if s.phase == phaseIdle {
+				s.phase = phaseEnding
+			}
+			s.checkEnd()
+		}
+		return
+	}
+	if s.running && s.now.Sub(s.runSince) >= time.Minute {
+		s.cfg.Strategy.progress = true
+	}
+	s.root = &f
+	pause, jitter, ok, why := s.cfg.Strategy.onFailure(s.now, &f)
+	if ok {
+		s.setJob(JobRestarting)
+		s.end("the job restarts: " + f.Message)
+		s.pause, s.jitter = pause, jitter
+	} else {
+		f.Detail = join(f.Detail, "No restart: "+why+".")
+		s.setJob(JobFailing)
+		s.end("the job fails: " + f.Message)
+	}
+	s.checkEnd()
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "\n" + b
+}
+
+func (s *Scheduler) cancel() {
+	switch s.state {
+	case JobInitializing:
+		s.setJob(JobCanceled)
+		s.emit(Ended{JobCanceled, nil})
+		return
+	case JobFailing, JobCancelling:
+		return
+	}
+	s.setJob(JobCancelling)
+	if s.phase != phaseEnding {
+		s.end("the job is cancelled")
+	}
+	s.checkEnd()
+}
+
+// end begins the end of the current attempt.
+func (s *Scheduler) end(reason string) {
+	s.phase = phaseEnding
+	s.emit(StopCheckpoints{reason})
+	c := CancelTasks{Attempt: s.attempt}
+	s.each(func(x *Execution) {
+		switch x.State {
+		case TaskCreated, TaskScheduled:
+			s.setTask(x, TaskCanceled)
+		case TaskDeploying, TaskInitializing, TaskRunning:
+			s.setTask(x, TaskCanceling)
+			c.IDs = append(c.IDs, x.ID)
+		}
+	})
+	if len(c.IDs) > 0 {
+		s.emit(c)
+	}
+}
+
+func (s *Scheduler) kill() {
+	var k KillWorkers
+	s.each(func(x *Execution) {
+		if x.State == TaskCanceling && !slices.Contains(k.TaskManagers, x.Slot.TaskManager) {
+			k.TaskManagers = append(k.TaskManagers, x.Slot.TaskManager)
+		}
+	})
+	if len(k.TaskManagers) > 0 {
+		s.emit(k)
+	}
+}
+
+// checkEnd goes on when every task of the attempt has ended.
+func (s *Scheduler) checkEnd() {
+	if s.state.Terminal() || !s.all(func(x *Execution) bool { return x.State.Terminal() }) {
+		return
+	}
+	switch {
+	case s.phase == phaseActive && s.state == JobRunning:
+		if s.all(func(x *Execution) bool { return x.State == TaskFinished }) {
+			s.conclude(JobFinished)
+		}
+	case s.phase == phaseEnding && s.state == JobCancelling:
+		s.conclude(JobCanceled)
+	case s.phase == phaseEnding && s.state == JobFailing:
+		s.conclude(JobFailed)
+	case s.phase == phaseEnding && s.state == JobRestarting:
+		s.phase = phaseIdle
+		s.emit(ScheduleRestart{Attempt: s.attempt, After: s.pause, Jitter: s.jitter})
+	}
+}
+
+func (s *Scheduler) conclude(state JobState) {
+	s.setJob(state)
+	s.emit(RequireSlots{0})
+	e := Ended{State: state}
+	if state == JobFailed {
+		e.Failure = s.root
+	}
+	s.emit(e)
+}

@@ -185,7 +185,9 @@ func PartitionDiscovery(every time.Duration) SourceOption {
 }
 
 // ReadCommitted reads committed transactions only (isolation.level read_committed). The default is read_uncommitted.
-func ReadCommitted() SourceOption { return sourceOption(func(c *sourceConfig) { c.readCommitted = true }) }
+func ReadCommitted() SourceOption {
+	return sourceOption(func(c *sourceConfig) { c.readCommitted = true })
+}
 
 // OnOffsetOutOfRange says what to do when the offset to read is not (or no longer) in the log, or the topic was deleted and created
 // again. NoReset (the default) fails the job with the offset that was wanted and those that are available; Earliest and Latest go on

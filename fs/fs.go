@@ -8,7 +8,8 @@
 //  2. Create with overwrite=false fails with an error for which errors.Is(err, iofs.ErrExist) holds when the name exists; the check
 //     is atomic (fencing of application attempts relies on it).
 //  3. Nothing is ever appended to.
-//  4. Every call honours its context.
+//  4. Every call honours its context. The context of Create and Open holds for the open file too: when it ends, reads, writes and
+//     Close fail.
 package fs
 
 import (

@@ -69,6 +69,8 @@ type Driver interface {
 	// ReleaseWorker ends a worker; WorkerLost follows (or not, when it was unknown). It no longer counts from this call on: call
 	// RequestWorkers with the smaller number first, else it is replaced.
 	ReleaseWorker(id WorkerID)
+	// WorkerRegistered tells that a worker's TaskManager has registered: its start has succeeded.
+	WorkerRegistered(id WorkerID)
 	// Deregister ends the application with its true final status and waits for the deployment to take note. No more workers are
 	// started afterwards. It is the last call but Close.
 	Deregister(ctx context.Context, status FinalStatus, diagnostics string) error

@@ -6,9 +6,6 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Protocol is the version of the control plane's messages. A peer with another one is refused, with both versions in the message.
-const Protocol = 1
-
 // Limits and periods of connections.
 const (
 	MaxMessageBytes  = 64 << 20 // a message above it breaks its link; state above execution.checkpointing.fs.memory-threshold never travels here

@@ -558,6 +558,7 @@ type TaskManagerDown struct {
 	//	*TaskManagerDown_StopWorker
 	//	*TaskManagerDown_Worker
 	//	*TaskManagerDown_Shutdown
+	//	*TaskManagerDown_Heartbeat
 	Msg           isTaskManagerDown_Msg `protobuf_oneof:"msg"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -654,6 +655,15 @@ func (x *TaskManagerDown) GetShutdown() *Shutdown {
 	return nil
 }
 
+func (x *TaskManagerDown) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Msg.(*TaskManagerDown_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
 type isTaskManagerDown_Msg interface {
 	isTaskManagerDown_Msg()
 }
@@ -682,6 +692,10 @@ type TaskManagerDown_Shutdown struct {
 	Shutdown *Shutdown `protobuf:"bytes,6,opt,name=shutdown,proto3,oneof"`
 }
 
+type TaskManagerDown_Heartbeat struct {
+	Heartbeat *Heartbeat `protobuf:"bytes,7,opt,name=heartbeat,proto3,oneof"` // only time_ms
+}
+
 func (*TaskManagerDown_Registered) isTaskManagerDown_Msg() {}
 
 func (*TaskManagerDown_Refused) isTaskManagerDown_Msg() {}
@@ -693,6 +707,8 @@ func (*TaskManagerDown_StopWorker) isTaskManagerDown_Msg() {}
 func (*TaskManagerDown_Worker) isTaskManagerDown_Msg() {}
 
 func (*TaskManagerDown_Shutdown) isTaskManagerDown_Msg() {}
+
+func (*TaskManagerDown_Heartbeat) isTaskManagerDown_Msg() {}
 
 type Registered struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
@@ -2326,6 +2342,7 @@ func (x *PartitionDeployment) GetSubpartitions() int32 {
 type CancelTasks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecutionIds  []string               `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
+	All           bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"` // every task, whatever its id: sent by the TaskManager when a JobMaster with a higher epoch takes over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2365,6 +2382,13 @@ func (x *CancelTasks) GetExecutionIds() []string {
 		return x.ExecutionIds
 	}
 	return nil
+}
+
+func (x *CancelTasks) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
 }
 
 type TriggerCheckpoint struct {
@@ -3490,7 +3514,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1b\n" +
 	"\trss_bytes\x18\x03 \x01(\x03R\brssBytes\x12\x1f\n" +
 	"\vcpu_seconds\x18\x04 \x01(\x01R\n" +
-	"cpuSeconds\"\x9a\x03\n" +
+	"cpuSeconds\"\xd9\x03\n" +
 	"\x0fTaskManagerDown\x12@\n" +
 	"\n" +
 	"registered\x18\x01 \x01(\v2\x1e.thalweg.runtime.v1.RegisteredH\x00R\n" +
@@ -3500,7 +3524,8 @@ const file_runtime_proto_rawDesc = "" +
 	"\vstop_worker\x18\x04 \x01(\v2\x1e.thalweg.runtime.v1.StopWorkerH\x00R\n" +
 	"stopWorker\x12@\n" +
 	"\x06worker\x18\x05 \x01(\v2&.thalweg.runtime.v1.WorkerEnvelopeDownH\x00R\x06worker\x12:\n" +
-	"\bshutdown\x18\x06 \x01(\v2\x1c.thalweg.runtime.v1.ShutdownH\x00R\bshutdownB\x05\n" +
+	"\bshutdown\x18\x06 \x01(\v2\x1c.thalweg.runtime.v1.ShutdownH\x00R\bshutdown\x12=\n" +
+	"\theartbeat\x18\a \x01(\v2\x1d.thalweg.runtime.v1.HeartbeatH\x00R\theartbeatB\x05\n" +
 	"\x03msg\"\x88\x01\n" +
 	"\n" +
 	"Registered\x12\x14\n" +
@@ -3622,9 +3647,10 @@ const file_runtime_proto_rawDesc = "" +
 	"\fsubpartition\x18\x03 \x01(\x05R\fsubpartition\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\";\n" +
 	"\x13PartitionDeployment\x12$\n" +
-	"\rsubpartitions\x18\x01 \x01(\x05R\rsubpartitions\"2\n" +
+	"\rsubpartitions\x18\x01 \x01(\x05R\rsubpartitions\"D\n" +
 	"\vCancelTasks\x12#\n" +
-	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\xb0\x02\n" +
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\"\xb0\x02\n" +
 	"\x11TriggerCheckpoint\x12#\n" +
 	"\rcheckpoint_id\x18\x01 \x01(\x03R\fcheckpointId\x12!\n" +
 	"\ftimestamp_ms\x18\x02 \x01(\x03R\vtimestampMs\x12#\n" +
@@ -3806,60 +3832,61 @@ var file_runtime_proto_depIdxs = []int32{
 	13, // 8: thalweg.runtime.v1.TaskManagerDown.stop_worker:type_name -> thalweg.runtime.v1.StopWorker
 	16, // 9: thalweg.runtime.v1.TaskManagerDown.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeDown
 	10, // 10: thalweg.runtime.v1.TaskManagerDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
-	12, // 11: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
-	45, // 12: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
-	17, // 13: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
-	24, // 14: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
-	18, // 15: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	19, // 16: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
-	21, // 17: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
-	22, // 18: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
-	23, // 19: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	34, // 20: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
-	0,  // 21: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
-	20, // 22: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
-	20, // 23: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
-	25, // 24: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
-	30, // 25: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
-	31, // 26: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
-	32, // 27: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	32, // 28: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
-	23, // 29: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	33, // 30: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
-	26, // 31: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
-	27, // 32: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
-	29, // 33: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
-	28, // 34: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
-	35, // 35: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
-	36, // 36: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
-	18, // 37: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	23, // 38: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	39, // 39: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
-	20, // 40: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
-	38, // 41: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
-	46, // 42: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	41, // 43: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
-	42, // 44: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
-	32, // 45: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	23, // 46: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	43, // 47: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
-	44, // 48: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
-	10, // 49: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
-	47, // 50: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
-	48, // 51: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
-	3,  // 52: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:input_type -> thalweg.runtime.v1.TaskManagerUp
-	37, // 53: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:input_type -> thalweg.runtime.v1.CoordinatorUp
-	1,  // 54: thalweg.runtime.v1.JobMasterService.FetchBlob:input_type -> thalweg.runtime.v1.FetchBlobRequest
-	17, // 55: thalweg.runtime.v1.TaskManagerService.ConnectWorker:input_type -> thalweg.runtime.v1.WorkerUp
-	7,  // 56: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:output_type -> thalweg.runtime.v1.TaskManagerDown
-	40, // 57: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:output_type -> thalweg.runtime.v1.CoordinatorDown
-	2,  // 58: thalweg.runtime.v1.JobMasterService.FetchBlob:output_type -> thalweg.runtime.v1.BlobChunk
-	24, // 59: thalweg.runtime.v1.TaskManagerService.ConnectWorker:output_type -> thalweg.runtime.v1.WorkerDown
-	56, // [56:60] is the sub-list for method output_type
-	52, // [52:56] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	5,  // 11: thalweg.runtime.v1.TaskManagerDown.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
+	12, // 12: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
+	45, // 13: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
+	17, // 14: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
+	24, // 15: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
+	18, // 16: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	19, // 17: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
+	21, // 18: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
+	22, // 19: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
+	23, // 20: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	34, // 21: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
+	0,  // 22: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
+	20, // 23: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
+	20, // 24: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
+	25, // 25: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
+	30, // 26: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
+	31, // 27: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
+	32, // 28: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	32, // 29: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
+	23, // 30: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	33, // 31: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
+	26, // 32: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
+	27, // 33: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
+	29, // 34: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
+	28, // 35: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
+	35, // 36: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
+	36, // 37: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
+	18, // 38: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	23, // 39: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	39, // 40: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
+	20, // 41: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
+	38, // 42: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
+	46, // 43: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	41, // 44: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
+	42, // 45: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
+	32, // 46: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	23, // 47: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	43, // 48: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
+	44, // 49: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
+	10, // 50: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
+	47, // 51: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
+	48, // 52: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	3,  // 53: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:input_type -> thalweg.runtime.v1.TaskManagerUp
+	37, // 54: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:input_type -> thalweg.runtime.v1.CoordinatorUp
+	1,  // 55: thalweg.runtime.v1.JobMasterService.FetchBlob:input_type -> thalweg.runtime.v1.FetchBlobRequest
+	17, // 56: thalweg.runtime.v1.TaskManagerService.ConnectWorker:input_type -> thalweg.runtime.v1.WorkerUp
+	7,  // 57: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:output_type -> thalweg.runtime.v1.TaskManagerDown
+	40, // 58: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:output_type -> thalweg.runtime.v1.CoordinatorDown
+	2,  // 59: thalweg.runtime.v1.JobMasterService.FetchBlob:output_type -> thalweg.runtime.v1.BlobChunk
+	24, // 60: thalweg.runtime.v1.TaskManagerService.ConnectWorker:output_type -> thalweg.runtime.v1.WorkerDown
+	57, // [57:61] is the sub-list for method output_type
+	53, // [53:57] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -3880,6 +3907,7 @@ func file_runtime_proto_init() {
 		(*TaskManagerDown_StopWorker)(nil),
 		(*TaskManagerDown_Worker)(nil),
 		(*TaskManagerDown_Shutdown)(nil),
+		(*TaskManagerDown_Heartbeat)(nil),
 	}
 	file_runtime_proto_msgTypes[16].OneofWrappers = []any{
 		(*WorkerUp_Hello)(nil),

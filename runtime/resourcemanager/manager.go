@@ -1,0 +1,618 @@
+package resourcemanager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+)
+
+// ErrFenced says that a newer application attempt runs.
+var ErrFenced = errors.New("resourcemanager: a newer application attempt leads")
+
+// Slot is a slot that a job owns.
+type Slot struct {
+	TaskManager string
+	Index       int
+	Host        string
+}
+
+// JobListener is a job's ear. SlotsChanged, TaskManagerLost and TaskManagerExit must return at once and not call the Manager; FromWorker
+// and WorkerExited may wait, which slows the TaskManager's link down. All calls about one TaskManager come in order.
+type JobListener interface {
+	// SlotsChanged gives all slots that the job owns now.
+	SlotsChanged(slots []Slot)
+	// TaskManagerLost tells that a TaskManager with slots of this job is gone; SlotsChanged follows.
+	TaskManagerLost(id, reason string)
+	// TaskManagerExit tells later how the lost TaskManager's container ended, when the deployment knows.
+	TaskManagerExit(id string, exit Exit)
+	FromWorker(tm string, up *pb.WorkerUp)
+	WorkerExited(tm string, e *pb.WorkerExited)
+}
+
+// Options make a Manager.
+type Options struct {
+	Config config.Configuration
+	Driver Driver
+	Epoch  int64
+	Spec   WorkerSpec // size of new workers
+	Logger zerolog.Logger
+	// OnFatal is called once, on its own goroutine, when the application cannot go on (ErrFenced for a stale attempt).
+	OnFatal func(error)
+}
+
+// Manager is the ResourceManager. Safe for concurrent use.
+type Manager struct {
+	opts     Options
+	interval time.Duration // heartbeat.interval
+	timeout  time.Duration
+	log      zerolog.Logger
+
+	mu       sync.Mutex
+	tms      map[string]*taskManager
+	jobs     map[string]*job
+	jobOrder []string
+	starting map[WorkerID]time.Time // launched by the driver, or of the attempt before, and not registered: give up at this time
+	released map[WorkerID]bool
+	lost     map[string][]JobListener // who wants to hear how it ended
+	wanted   int
+	problem  string
+	fatal    bool
+	closed   bool
+	links    sync.WaitGroup
+	stop     chan struct{}
+	ticker   sync.WaitGroup
+}
+
+type taskManager struct {
+	info      TaskManagerInfo
+	link      rpc.TaskManagerLink
+	slots     []string // job that owns the slot, or ""
+	heard     time.Time
+	idleSince time.Time
+	leaving   bool
+}
+
+type job struct {
+	listener JobListener
+	required int
+	owned    int
+}
+
+// TaskManagerInfo is what is known about a registered TaskManager.
+type TaskManagerInfo struct {
+	ID              string
+	Host            string
+	Remote          string // address of its connection
+	Slots           int
+	FreeSlots       int
+	MemoryBytes     int64
+	Cores           int
+	PID             int
+	Version         string
+	NodeHTTPAddress string
+	Registered      time.Time
+	LastHeartbeat   time.Time
+	RSSBytes        int64
+	CPUSeconds      float64
+	Workers         []*pb.WorkerUsage
+	Jobs            map[int]string // slot -> job
+}
+
+// New makes a Manager; Start starts it.
+func New(opts Options) *Manager {
+	return &Manager{opts: opts, log: opts.Logger.With().Str("component", "resourcemanager").Int64("epoch", opts.Epoch).Logger(),
+		interval: config.HeartbeatInterval.Value(opts.Config), timeout: config.HeartbeatTimeout.Value(opts.Config),
+		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{},
+		lost: map[string][]JobListener{}, stop: make(chan struct{})}
+}
+
+// Start starts the driver and the heartbeats.
+func (m *Manager) Start(ctx context.Context) error {
+	previous, err := m.opts.Driver.Start(ctx, m)
+	if err != nil {
+		return fmt.Errorf("resourcemanager: start driver: %w", err)
+	}
+	m.mu.Lock()
+	until := time.Now().Add(config.PreviousWorkerTimeout.Value(m.opts.Config))
+	for _, id := range previous {
+		if m.tms[string(id)] == nil {
+			m.starting[id] = until
+		}
+	}
+	m.plan()
+	m.mu.Unlock()
+	if len(previous) > 0 {
+		m.log.Info().Int("workers", len(previous)).Msg("workers of the attempt before are expected back")
+	}
+	m.ticker.Go(m.tick)
+	return nil
+}
+
+// RegisterJob makes a job known. Slots come after Declare.
+func (m *Manager) RegisterJob(id string, l JobListener) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs[id] = &job{listener: l}
+	m.jobOrder = append(m.jobOrder, id)
+}
+
+// UnregisterJob frees the job's slots and forgets it; its listener is not called any more after a call that is going on.
+func (m *Manager) UnregisterJob(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.jobs[id] == nil {
+		return
+	}
+	delete(m.jobs, id)
+	m.jobOrder = slices.DeleteFunc(m.jobOrder, func(j string) bool { return j == id })
+	m.free(id, 0)
+	m.allocate()
+}
+
+// Declare sets how many slots the job needs. The job hears of what it gets, now or later, by SlotsChanged.
+func (m *Manager) Declare(id string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := m.jobs[id]
+	if j == nil {
+		return
+	}
+	j.required = n
+	if j.owned > n {
+		m.free(id, n)
+		m.tell(id)
+	}
+	m.allocate()
+}
+
+// free takes slots from a job until it owns keep of them.
+func (m *Manager) free(id string, keep int) {
+	owned := 0
+	for _, t := range m.ordered() {
+		for i, owner := range t.slots {
+			if owner != id {
+				continue
+			}
+			if owned++; owned > keep {
+				t.slots[i] = ""
+				if t.idle() {
+					t.idleSince = time.Now()
+				}
+			}
+		}
+	}
+	if j := m.jobs[id]; j != nil {
+		j.owned = min(owned, keep)
+	}
+}
+
+func (t *taskManager) idle() bool {
+	return !slices.ContainsFunc(t.slots, func(s string) bool { return s != "" })
+}
+
+// ordered lists the TaskManagers in the order of their registration.
+func (m *Manager) ordered() []*taskManager {
+	return slices.SortedFunc(maps.Values(m.tms), func(a, b *taskManager) int {
+		return cmp.Or(a.info.Registered.Compare(b.info.Registered), cmp.Compare(a.info.ID, b.info.ID))
+	})
+}
+
+// allocate gives free slots to jobs, in the order in which the jobs came; a job gets slots beside its own first.
+func (m *Manager) allocate() {
+	for _, id := range m.jobOrder {
+		j := m.jobs[id]
+		if j.owned >= j.required {
+			continue
+		}
+		before := j.owned
+		tms := m.ordered()
+		slices.SortStableFunc(tms, func(a, b *taskManager) int {
+			return cmp.Compare(btoi(slices.Contains(b.slots, id)), btoi(slices.Contains(a.slots, id)))
+		})
+		for _, t := range tms {
+			for i := range t.slots {
+				if t.slots[i] == "" && !t.leaving && j.owned < j.required {
+					t.slots[i] = id
+					j.owned++
+				}
+			}
+		}
+		if j.owned != before {
+			m.tell(id)
+		}
+	}
+	m.plan()
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (m *Manager) tell(id string) {
+	j := m.jobs[id]
+	if j == nil {
+		return
+	}
+	var slots []Slot
+	for _, t := range m.ordered() {
+		for i, owner := range t.slots {
+			if owner == id {
+				slots = append(slots, Slot{t.info.ID, i, t.info.Host})
+			}
+		}
+	}
+	j.listener.SlotsChanged(slots)
+}
+
+// plan tells the driver how many workers are to exist: the registered ones, and what the missing slots need. Workers that were started
+// and have not registered are among the latter: the driver counts them.
+func (m *Manager) plan() {
+	if m.closed || m.fatal {
+		return
+	}
+	missing, free, registered := 0, 0, 0
+	for _, j := range m.jobs {
+		missing += max(0, j.required-j.owned)
+	}
+	for _, t := range m.tms {
+		if t.leaving {
+			continue
+		}
+		registered++
+		for _, s := range t.slots {
+			if s == "" {
+				free++
+			}
+		}
+	}
+	per := max(1, m.opts.Spec.Slots)
+	want := registered + (max(0, missing-free)+per-1)/per
+	if want != m.wanted {
+		m.wanted = want
+		m.log.Info().Int("workers", want).Int("registered", registered).Int("missing_slots", missing).Msg("workers wanted")
+		m.opts.Driver.RequestWorkers(m.opts.Spec, want)
+	}
+}
+
+// Send sends a message to a TaskManager; an unknown one is an error, a broken link shows as TaskManagerLost.
+func (m *Manager) Send(tm string, msg *pb.TaskManagerDown) error {
+	m.mu.Lock()
+	t := m.tms[tm]
+	m.mu.Unlock()
+	if t == nil {
+		return fmt.Errorf("resourcemanager: send to %s: no such TaskManager", tm)
+	}
+	return t.link.Send(msg)
+}
+
+// TaskManagers lists the registered TaskManagers, oldest first.
+func (m *Manager) TaskManagers() []TaskManagerInfo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []TaskManagerInfo
+	for _, t := range m.ordered() {
+		i := t.info
+		i.LastHeartbeat = t.heard
+		i.Jobs = map[int]string{}
+		for s, owner := range t.slots {
+			if owner != "" {
+				i.Jobs[s] = owner
+			}
+		}
+		i.FreeSlots = i.Slots - len(i.Jobs)
+		out = append(out, i)
+	}
+	return out
+}
+
+// Pending is the number of workers wanted that have not registered.
+func (m *Manager) Pending() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(0, m.wanted-len(m.tms))
+}
+
+// CurrentProblem is the driver's last Problem.
+func (m *Manager) CurrentProblem() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.problem
+}
+
+// Accept serves a TaskManager's link until it ends. It is rpc.Handlers.TaskManager.
+func (m *Manager) Accept(link rpc.TaskManagerLink, remote string) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		link.Close(nil)
+		return
+	}
+	m.links.Add(1)
+	m.mu.Unlock()
+	defer m.links.Done()
+	t, err := m.register(link, remote)
+	if err != nil {
+		m.log.Warn().Err(err).Str("remote", remote).Msg("TaskManager refused")
+		link.Close(nil)
+		return
+	}
+	for {
+		up, err := link.Recv()
+		if err != nil {
+			m.drop(t, err)
+			link.Close(err)
+			return
+		}
+		m.receive(t, up)
+	}
+}
+
+func (m *Manager) register(link rpc.TaskManagerLink, remote string) (*taskManager, error) {
+	timer := time.AfterFunc(m.timeout, func() { link.Close(errors.New("resourcemanager: no registration arrived")) })
+	up, err := link.Recv()
+	if !timer.Stop() || err != nil {
+		return nil, fmt.Errorf("resourcemanager: register %s: %w", remote, err)
+	}
+	r := up.GetRegister()
+	refuse := func(final bool, format string, args ...any) (*taskManager, error) {
+		err := fmt.Errorf("resourcemanager: register %s: "+format, append([]any{remote}, args...)...)
+		_ = link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Refused{Refused: &pb.Refused{Reason: err.Error(), Final: final}}}) // it is over either way
+		return nil, err
+	}
+	switch {
+	case r == nil:
+		return refuse(true, "the first message is no registration")
+	case r.GetProtocol() != version.Protocol:
+		return refuse(true, "TaskManager %s speaks protocol %d, JobMaster %s speaks %d: use files of one version", r.GetVersion(), r.GetProtocol(), version.Version, version.Protocol)
+	case r.GetId() == "" || r.GetSlots() < 1 || r.GetSlots() > 4096:
+		return refuse(true, "id %q with %d slots", r.GetId(), r.GetSlots())
+	case r.GetLastEpoch() > m.opts.Epoch:
+		t, err := refuse(false, "TaskManager %s served epoch %d, this JobMaster has %d: it is the stale one", r.GetId(), r.GetLastEpoch(), m.opts.Epoch)
+		m.Fatal(fmt.Errorf("%w: TaskManager %s served epoch %d, ours is %d", ErrFenced, r.GetId(), r.GetLastEpoch(), m.opts.Epoch))
+		return t, err
+	}
+	now := time.Now()
+	t := &taskManager{link: link, heard: now, idleSince: now, slots: make([]string, r.GetSlots()), info: TaskManagerInfo{
+		ID: r.GetId(), Host: r.GetHost(), Remote: remote, Slots: int(r.GetSlots()), MemoryBytes: r.GetMemoryBytes(), Cores: int(r.GetCpuCores()),
+		PID: int(r.GetPid()), Version: r.GetVersion(), NodeHTTPAddress: r.GetNodeHttpAddress(), Registered: now}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errors.New("resourcemanager: closed")
+	}
+	if m.released[WorkerID(t.info.ID)] {
+		return refuse(true, "worker %s was given back", t.info.ID)
+	}
+	if old := m.tms[t.info.ID]; old != nil {
+		m.dropLocked(old, "it registered again")
+		old.link.Close(errors.New("resourcemanager: replaced by a newer registration"))
+	}
+	delete(m.starting, WorkerID(t.info.ID))
+	m.tms[t.info.ID] = t
+	m.opts.Driver.WorkerRegistered(WorkerID(t.info.ID))
+	// Queued before anything that allocate makes jobs send.
+	_ = link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Registered{Registered: &pb.Registered{Epoch: m.opts.Epoch,
+		HeartbeatIntervalMs: m.interval.Milliseconds(), HeartbeatTimeoutMs: m.timeout.Milliseconds()}}}) // a broken link shows at Recv
+	m.log.Info().Str("container_id", t.info.ID).Str("host", t.info.Host).Int("slots", t.info.Slots).Int64("last_epoch", r.GetLastEpoch()).Msg("TaskManager registered")
+	m.allocate()
+	return t, nil
+}
+
+func (m *Manager) receive(t *taskManager, up *pb.TaskManagerUp) {
+	m.mu.Lock()
+	if m.tms[t.info.ID] != t {
+		m.mu.Unlock()
+		return
+	}
+	t.heard = time.Now()
+	var l JobListener
+	listener := func(id string) JobListener {
+		if j := m.jobs[id]; j != nil {
+			return j.listener
+		}
+		return nil
+	}
+	switch x := up.GetMsg().(type) {
+	case *pb.TaskManagerUp_Heartbeat:
+		t.info.RSSBytes, t.info.CPUSeconds, t.info.Workers = x.Heartbeat.GetRssBytes(), x.Heartbeat.GetCpuSeconds(), x.Heartbeat.GetWorkers()
+	case *pb.TaskManagerUp_Worker:
+		l = listener(x.Worker.GetJobId())
+	case *pb.TaskManagerUp_WorkerExited:
+		l = listener(x.WorkerExited.GetJobId())
+	}
+	m.mu.Unlock()
+	if l == nil {
+		return
+	}
+	switch x := up.GetMsg().(type) {
+	case *pb.TaskManagerUp_Worker:
+		l.FromWorker(t.info.ID, x.Worker.GetUp())
+	case *pb.TaskManagerUp_WorkerExited:
+		l.WorkerExited(t.info.ID, x.WorkerExited)
+	}
+}
+
+func (m *Manager) drop(t *taskManager, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tms[t.info.ID] == t {
+		m.dropLocked(t, err.Error())
+		m.allocate()
+	}
+}
+
+// dropLocked forgets a TaskManager and tells the jobs that had slots there.
+func (m *Manager) dropLocked(t *taskManager, reason string) {
+	delete(m.tms, t.info.ID)
+	m.log.Info().Str("container_id", t.info.ID).Str("reason", reason).Msg("TaskManager gone")
+	if !t.leaving && !m.closed {
+		// The container may live on (a cut link): it may come back, but not for ever.
+		m.starting[WorkerID(t.info.ID)] = time.Now().Add(m.timeout)
+	}
+	for _, id := range m.jobOrder {
+		n := 0
+		for _, owner := range t.slots {
+			if owner == id {
+				n++
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		j := m.jobs[id]
+		j.owned -= n
+		j.listener.TaskManagerLost(t.info.ID, reason)
+		m.lost[t.info.ID] = append(m.lost[t.info.ID], j.listener)
+		m.tell(id)
+	}
+}
+
+// WorkerStarted implements Events.
+func (m *Manager) WorkerStarted(id WorkerID, spec WorkerSpec, host string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log.Info().Str("container_id", string(id)).Str("host", host).Stringer("spec", spec).Msg("worker started")
+	if m.tms[string(id)] == nil {
+		m.starting[id] = time.Now().Add(config.RegistrationTimeout.Value(m.opts.Config))
+	}
+}
+
+// WorkerLost implements Events.
+func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log.Warn().Str("container_id", string(id)).Int("exit_code", exit.Code).Str("diagnostics", exit.Text).Msg("worker lost")
+	if t := m.tms[string(id)]; t != nil {
+		m.dropLocked(t, fmt.Sprintf("its container ended with exit code %d: %s", exit.Code, exit.Text))
+		t.link.Close(errors.New("resourcemanager: the container ended"))
+	}
+	delete(m.starting, id)
+	delete(m.released, id)
+	for _, l := range m.lost[string(id)] {
+		l.TaskManagerExit(string(id), exit)
+	}
+	delete(m.lost, string(id))
+	m.allocate()
+}
+
+// Problem implements Events.
+func (m *Manager) Problem(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if text != m.problem && text != "" {
+		m.log.Warn().Str("problem", text).Msg("workers cannot be started at the moment")
+	}
+	m.problem = text
+}
+
+// Fatal implements Events.
+func (m *Manager) Fatal(err error) {
+	m.mu.Lock()
+	first := !m.fatal && !m.closed
+	m.fatal = true
+	if first && m.opts.OnFatal != nil {
+		m.links.Go(func() { m.opts.OnFatal(err) })
+	}
+	m.mu.Unlock()
+}
+
+// tick sends heartbeats, and acts on what did not happen in time.
+func (m *Manager) tick() {
+	period := min(m.interval, time.Second)
+	t := time.NewTicker(max(period, 10*time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			m.onTick(now)
+		case <-m.stop:
+			return
+		}
+	}
+}
+
+func (m *Manager) onTick(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	idle := config.TaskManagerTimeout.Value(m.opts.Config)
+	for _, t := range m.ordered() {
+		if silent := now.Sub(t.heard); silent > m.timeout {
+			reason := fmt.Sprintf("no heartbeat for %s (heartbeat.timeout)", silent.Round(time.Millisecond))
+			m.dropLocked(t, reason)
+			t.link.Close(errors.New("resourcemanager: " + reason))
+			m.allocate()
+			continue
+		}
+		if !t.leaving && t.idle() && now.Sub(t.idleSince) >= idle {
+			m.giveBack(t)
+			continue
+		}
+		_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Heartbeat{Heartbeat: &pb.Heartbeat{TimeMs: now.UnixMilli()}}}) // a broken link shows at Recv
+	}
+	for id, until := range m.starting {
+		if now.After(until) {
+			m.log.Warn().Str("container_id", string(id)).Msg("worker did not register in time; it is replaced")
+			delete(m.starting, id)
+			m.released[id] = true
+			m.opts.Driver.ReleaseWorker(id)
+		}
+	}
+}
+
+// giveBack releases an idle TaskManager.
+func (m *Manager) giveBack(t *taskManager) {
+	m.log.Info().Str("container_id", t.info.ID).Msg("idle TaskManager is given back")
+	t.leaving = true
+	m.plan()
+	id := WorkerID(t.info.ID)
+	m.released[id] = true
+	_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Shutdown{Shutdown: &pb.Shutdown{Reason: "idle (resourcemanager.taskmanager-timeout)"}}}) // it is released anyway
+	m.opts.Driver.ReleaseWorker(id)
+}
+
+// Deregister ends the application with its final status: TaskManagers are told to end, then the deployment is. Use a context that
+// survives the process's own termination signal.
+func (m *Manager) Deregister(ctx context.Context, status FinalStatus, diagnostics string) error {
+	m.mu.Lock()
+	m.fatal = true // no more requests
+	for _, t := range m.tms {
+		t.leaving = true
+		_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Shutdown{Shutdown: &pb.Shutdown{Reason: "the application ends: " + status.String()}}}) // deregistering ends it too
+	}
+	m.mu.Unlock()
+	return m.opts.Driver.Deregister(ctx, status, diagnostics)
+}
+
+// Close ends the links, the heartbeats and the driver.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	for _, t := range m.tms {
+		t.link.Close(nil)
+	}
+	close(m.stop)
+	m.mu.Unlock()
+	m.ticker.Wait()
+	err := m.opts.Driver.Close()
+	m.links.Wait()
+	return err
+}

@@ -145,7 +145,7 @@ func (a *Allocator) bucketOf(s Spec) *bucket {
 func (a *Allocator) want(e Want) {
 	b := a.bucketOf(e.Spec)
 	b.wanted = max(e.Count, 0)
-	// Too many: what is not registered yet goes first, the newest first; registered ones are the caller's to release. Those of an earlier
+	// Too many: grants that are not started yet go back, the newest first; started ones are the caller's to release. Those of an earlier
 	// attempt wait for their deadline, since the wish of a recovering job grows step by step.
 	for b.live > b.wanted {
 		c := a.newest(b)
@@ -163,7 +163,7 @@ func (a *Allocator) want(e Want) {
 func (a *Allocator) newest(b *bucket) *entry {
 	var found *entry
 	for _, c := range a.containers {
-		if c.bucket == b && (c.state == starting || c.state == started) && (found == nil || c.order > found.order) {
+		if c.bucket == b && c.state == starting && (found == nil || c.order > found.order) {
 			found = c
 		}
 	}

@@ -1,0 +1,167 @@
+package staging
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	iofs "io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Artifact is a staged file.
+type Artifact struct {
+	Name   string
+	SHA256 string // hex
+	Size   int64
+	URI    string
+	// ModTime is the store's time of the file, in milliseconds: YARN compares it.
+	ModTime time.Time
+	Public  bool  // everybody can read it, see invariant 3 of the package
+	Sent    int64 // bytes that went over the network; 0 when the file was there already
+}
+
+// Progress is told while files are staged; Sent of Total bytes of Name. Calls come from several goroutines, one at a time for a name.
+type Progress func(name string, sent, total int64)
+
+// Put stages one local file. Nothing is sent when the content is there already.
+//
+// Errors: *Error for the store, else a plain error that names the local file.
+func (s *Store) Put(ctx context.Context, file string, progress Progress) (Artifact, error) {
+	a := Artifact{Name: filepath.Base(file)}
+	in, err := os.Open(file)
+	if err != nil {
+		return a, fmt.Errorf("staging: %w", err)
+	}
+	defer in.Close() //nolint:errcheck // only read
+	h := sha256.New()
+	if a.Size, err = io.Copy(h, in); err != nil {
+		return a, fmt.Errorf("staging: read %s: %w", file, err)
+	}
+	a.SHA256 = hex.EncodeToString(h.Sum(nil))
+	p := s.Path(libDir, a.SHA256+"-"+a.Name)
+	a.URI = s.fs.URI() + p
+	info, err := s.fs.Stat(ctx, p)
+	switch {
+	case err == nil && !info.IsDir && info.Size == a.Size:
+	case err == nil || errors.Is(err, iofs.ErrNotExist):
+		if _, err := in.Seek(0, io.SeekStart); err != nil {
+			return a, fmt.Errorf("staging: read %s: %w", file, err)
+		}
+		if a.Sent, err = s.upload(ctx, in, p, a, progress); err != nil {
+			return a, err
+		}
+		if info, err = s.fs.Stat(ctx, p); err != nil {
+			return a, s.fail("look into", err)
+		}
+		if info.Size != a.Size {
+			return a, fmt.Errorf("staging: %s changed while it was staged (%d bytes, then %d): try again", file, a.Size, info.Size)
+		}
+	default:
+		return a, s.fail("look into", err)
+	}
+	a.ModTime = info.ModTime
+	if a.Public, err = s.public(ctx, p, info.Mode); err != nil {
+		return a, s.fail("look into", err)
+	}
+	return a, nil
+}
+
+// upload writes the file under a temporary name; Close gives it its own.
+func (s *Store) upload(ctx context.Context, in io.Reader, p string, a Artifact, progress Progress) (int64, error) {
+	w, err := s.fs.Create(ctx, p, true)
+	if err != nil {
+		return 0, s.fail("write to", err)
+	}
+	if progress == nil {
+		progress = func(string, int64, int64) {}
+	}
+	progress(a.Name, 0, a.Size)
+	h := sha256.New() // what was sent is what was named: the file may be rebuilt meanwhile
+	n, err := io.CopyBuffer(&counted{w: w, name: a.Name, total: a.Size, progress: progress}, io.TeeReader(in, h), make([]byte, 256<<10))
+	if err == nil && hex.EncodeToString(h.Sum(nil)) != a.SHA256 {
+		err = errors.New("the file changed while it was staged: try again")
+	}
+	if err == nil {
+		// Somebody else may have staged the same content meanwhile. Replacing it would change its time under applications that hold it.
+		if info, serr := s.fs.Stat(ctx, p); serr == nil && info.Size == a.Size {
+			return n, w.Abort()
+		}
+		err = w.Close()
+	} else {
+		err = errors.Join(err, w.Abort())
+	}
+	if err != nil {
+		return n, s.fail("write to", err)
+	}
+	s.remember(p)
+	if err := s.fs.Chmod(ctx, p, 0o755); err != nil {
+		return n, s.fail("write to", err)
+	}
+	return n, nil
+}
+
+type counted struct {
+	w           io.Writer
+	name        string
+	sent, total int64
+	progress    Progress
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.sent += int64(n)
+	c.progress(c.name, c.sent, c.total)
+	return n, err
+}
+
+// PutAll stages several files at the same time and returns their artifacts in the same order. The first error ends the others.
+func (s *Store) PutAll(ctx context.Context, files []string, progress Progress) ([]Artifact, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := make([]Artifact, len(files))
+	var (
+		wg    sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for i, f := range files {
+		wg.Go(func() {
+			a, err := s.Put(ctx, f, progress)
+			if err != nil {
+				once.Do(func() { first = err; cancel() })
+			}
+			out[i] = a
+		})
+	}
+	wg.Wait()
+	return out, first
+}
+
+// public reports whether everybody can read the file of that mode at p and enter all folders above it.
+func (s *Store) public(ctx context.Context, p string, mode uint32) (bool, error) {
+	if mode&0o004 == 0 {
+		return false, nil
+	}
+	for dir := path.Dir(p); ; dir = path.Dir(dir) {
+		info, err := s.fs.Stat(ctx, dir)
+		if errors.Is(err, iofs.ErrPermission) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if info.Mode&0o001 == 0 {
+			return false, nil
+		}
+		if dir == "/" {
+			return true, nil
+		}
+	}
+}

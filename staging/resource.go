@@ -1,0 +1,48 @@
+package staging
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
+)
+
+// Resource is the descriptor by which YARN localises the artifact. PUBLIC where that is possible, PRIVATE else.
+//
+// Errors: a URI that is none.
+func (a Artifact) Resource() (*yarnpb.LocalResourceProto, error) {
+	v := yarnpb.LocalResourceVisibilityProto_PRIVATE
+	if a.Public {
+		v = yarnpb.LocalResourceVisibilityProto_PUBLIC
+	}
+	u, err := yarnURL(a.URI)
+	if err != nil {
+		return nil, err
+	}
+	return &yarnpb.LocalResourceProto{
+		Resource: u, Size: proto.Int64(a.Size), Timestamp: proto.Int64(a.ModTime.UnixMilli()),
+		Type: yarnpb.LocalResourceTypeProto_FILE.Enum(), Visibility: v.Enum(),
+	}, nil
+}
+
+func yarnURL(uri string) (*yarnpb.URLProto, error) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme == "" || u.Path == "" {
+		return nil, fmt.Errorf("staging: %q is not the URI of a file", uri)
+	}
+	out := &yarnpb.URLProto{Scheme: proto.String(u.Scheme), File: proto.String(u.Path)}
+	if u.Hostname() != "" {
+		out.Host = proto.String(u.Hostname())
+	}
+	port := -1 // none: a nameservice, or the scheme's default
+	if u.Port() != "" {
+		if port, err = strconv.Atoi(u.Port()); err != nil {
+			return nil, fmt.Errorf("staging: %q: bad port", uri)
+		}
+	}
+	out.Port = proto.Int32(int32(port)) //nolint:gosec // a port
+	return out, nil
+}

@@ -1,0 +1,301 @@
+package staging
+
+import (
+	"context"
+	"errors"
+	iofs "io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/mem"
+	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counting counts the bytes that are written.
+type counting struct {
+	fs.FileSystem
+	bytes  atomic.Int64
+	failAt int64  // a write beyond this many bytes fails; 0 never
+	denied string // Mkdir and Create below this folder are refused
+	made   atomic.Int64
+}
+
+func (c *counting) Create(ctx context.Context, p string, overwrite bool) (fs.Writer, error) {
+	if c.denied != "" && fs.Within(c.denied, p) {
+		return nil, iofs.ErrPermission
+	}
+	w, err := c.FileSystem.Create(ctx, p, overwrite)
+	c.made.Add(1)
+	return &countingWriter{w, c}, err
+}
+
+func (c *counting) Mkdir(ctx context.Context, p string, perm uint32) error {
+	if c.denied != "" && fs.Within(c.denied, p) {
+		return iofs.ErrPermission
+	}
+	return c.FileSystem.Mkdir(ctx, p, perm)
+}
+
+type countingWriter struct {
+	fs.Writer
+	c *counting
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	if n := w.c.bytes.Add(int64(len(p))); w.c.failAt > 0 && n > w.c.failAt {
+		return 0, errors.New("pipeline broken")
+	}
+	return w.Writer.Write(p)
+}
+
+func local(t *testing.T, name, content string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func open(t *testing.T, f fs.FileSystem) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), f, "/user/ann/.thalweg", "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func files(t *testing.T, f fs.FileSystem, dir string) []string {
+	t.Helper()
+	list, err := f.List(t.Context(), dir)
+	if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, i := range list {
+		if i.IsDir {
+			out = append(out, files(t, f, i.Path)...)
+		} else {
+			out = append(out, i.Path)
+		}
+	}
+	return out
+}
+
+func TestSecondSubmissionSendsNothing(t *testing.T) {
+	f := &counting{FileSystem: mem.New("nn")}
+	one, two := local(t, "thalweg-appmaster", strings.Repeat("a", 1<<20)), local(t, "job", "bbb")
+	first, err := open(t, f).PutAll(t.Context(), []string{one, two}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.bytes.Load(); got != 1<<20+3 || first[0].Sent != 1<<20 || first[1].Sent != 3 {
+		t.Errorf("first: %d bytes, %+v", got, first)
+	}
+	f.bytes.Store(0)
+	// The same content under the same name from another folder, by another client.
+	again, err := open(t, f).PutAll(t.Context(), []string{local(t, "thalweg-appmaster", strings.Repeat("a", 1<<20)), two}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.bytes.Load() != 0 || again[0].Sent != 0 || again[1].Sent != 0 {
+		t.Errorf("second: %d bytes, %+v", f.bytes.Load(), again)
+	}
+	if !again[0].ModTime.Equal(first[0].ModTime) || again[0].URI != first[0].URI {
+		t.Errorf("YARN's cache would miss: %+v and %+v", first[0], again[0])
+	}
+	// Another content is another file; the first stays.
+	if _, err := open(t, f).Put(t.Context(), local(t, "job", "ccc"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, f, "/user/ann/.thalweg"); len(got) != 3 {
+		t.Errorf("staged: %v", got)
+	}
+}
+
+func TestTruncatedFileIsSentAgain(t *testing.T) {
+	f := &counting{FileSystem: mem.New("nn")}
+	job := local(t, "job", "content")
+	a, err := open(t, f).Put(t.Context(), job, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := strings.TrimPrefix(a.URI, f.URI())
+	if err := fs.WriteFile(t.Context(), f, p, []byte("con"), true); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = open(t, f).Put(t.Context(), job, nil); err != nil || a.Sent != 7 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestVisibilityFollowsPermissions(t *testing.T) {
+	f := mem.New("nn")
+	job := local(t, "job", "x")
+	a, err := open(t, f).Put(t.Context(), job, nil)
+	if err != nil || !a.Public {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	r, err := a.Resource()
+	if err != nil || r.GetVisibility() != yarnpb.LocalResourceVisibilityProto_PUBLIC || r.GetTimestamp() != a.ModTime.UnixMilli() || r.GetSize() != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+	if err := f.Chmod(t.Context(), "/user/ann", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = open(t, f).Put(t.Context(), job, nil); err != nil || a.Public {
+		t.Errorf("behind a closed home: %+v, %v", a, err)
+	}
+	if r, _ := a.Resource(); r.GetVisibility() != yarnpb.LocalResourceVisibilityProto_PRIVATE {
+		t.Errorf("behind a closed home: %v", r.GetVisibility())
+	}
+}
+
+func TestUndoLeavesNothingBehind(t *testing.T) {
+	f := &counting{FileSystem: mem.New("nn")}
+	s := open(t, f)
+	if _, err := s.MakeApplication(t.Context(), "application_1_0001"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), local(t, "job", "x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // as after Ctrl-C
+	if err := s.Undo(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, f, "/"); len(got) != 0 {
+		t.Errorf("left: %v", got)
+	}
+	if _, err := f.Stat(t.Context(), "/user/ann/.thalweg"); !errors.Is(err, iofs.ErrNotExist) {
+		t.Errorf("the folder is left: %v", err)
+	}
+	// What was there before the submission stays.
+	if _, err := open(t, f).Put(t.Context(), local(t, "old", "old"), nil); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, f)
+	if _, err := s.PutAll(t.Context(), []string{local(t, "old", "old"), local(t, "new", "new")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, f, "/"); len(got) != 1 || !strings.HasSuffix(got[0], "-old") {
+		t.Errorf("left: %v", got)
+	}
+}
+
+func TestBrokenUploadLeavesNoFile(t *testing.T) {
+	f := &counting{FileSystem: mem.New("nn"), failAt: 300 << 10}
+	s := open(t, f)
+	_, err := s.PutAll(t.Context(), []string{local(t, "job", strings.Repeat("x", 1<<20))}, nil)
+	var se *Error
+	if !errors.As(err, &se) || !strings.Contains(err.Error(), "pipeline broken") {
+		t.Errorf("got %v", err)
+	}
+	if got := files(t, f, "/"); len(got) != 0 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+func TestUnwritableFolderIsOneLine(t *testing.T) {
+	f := &counting{FileSystem: mem.New("nn"), denied: "/user"}
+	_, err := Open(t.Context(), f, "/user/ann/.thalweg", "bob")
+	check := func(err error) {
+		t.Helper()
+		if err == nil || !errors.Is(err, iofs.ErrPermission) {
+			t.Fatalf("got %v", err)
+		}
+		for _, want := range []string{"mem://nn/user/ann/.thalweg", "user bob may not write", "yarn.staging-directory"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q lacks %q", err, want)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one line: %q", err)
+		}
+	}
+	check(err)
+	// The folder is there, but belongs to somebody else.
+	f.denied = ""
+	open(t, f)
+	f.denied = "/user"
+	s, err := Open(t.Context(), f, "/user/ann/.thalweg", "bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.MakeApplication(t.Context(), "application_1_0001")
+	check(err)
+	_, err = s.Put(t.Context(), local(t, "job", "x"), nil)
+	check(err)
+	if _, err := s.Put(t.Context(), filepath.Join(t.TempDir(), "nothing"), nil); !errors.Is(err, iofs.ErrNotExist) {
+		t.Errorf("a missing local file: %v", err)
+	}
+}
+
+func TestProgressAddsUp(t *testing.T) {
+	var last, total int64
+	a, err := open(t, mem.New("nn")).Put(t.Context(), local(t, "job", strings.Repeat("x", 1<<20)), func(_ string, sent, all int64) {
+		if sent < last {
+			t.Errorf("goes back from %d to %d", last, sent)
+		}
+		last, total = sent, all
+	})
+	if err != nil || last != a.Size || total != a.Size {
+		t.Errorf("%d of %d, %v", last, total, err)
+	}
+}
+
+func TestRemoveApplicationIsNotTheRoot(t *testing.T) {
+	f := mem.New("nn")
+	s := open(t, f)
+	if _, err := s.MakeApplication(t.Context(), "application_1_0001"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat(t.Context(), s.Path("application_1_0001"))
+	if err != nil || info.Mode != 0o700 {
+		t.Errorf("%+v, %v: want 0700", info, err)
+	}
+	if err := RemoveApplication(t.Context(), f, s.Path("application_1_0001")); err != nil {
+		t.Error(err)
+	}
+	if err := RemoveApplication(t.Context(), f, s.Path("application_1_0001")); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+	if RemoveApplication(t.Context(), f, "/") == nil || RemoveApplication(t.Context(), f, "") == nil {
+		t.Error("the root may be removed")
+	}
+	if got := path.Dir(s.Path(libDir)); got != "/user/ann/.thalweg" {
+		t.Error(got)
+	}
+}
+
+func TestURL(t *testing.T) {
+	u, err := yarnURL("hdfs://nn:8020/a/b c")
+	if err != nil || u.GetScheme() != "hdfs" || u.GetHost() != "nn" || u.GetPort() != 8020 || u.GetFile() != "/a/b c" {
+		t.Errorf("%v, %v", u, err)
+	}
+	if u, err = yarnURL("hdfs://nameservice/x"); err != nil || u.GetPort() != -1 || u.GetHost() != "nameservice" {
+		t.Errorf("%v, %v", u, err)
+	}
+	if u, err = yarnURL("file:///x"); err != nil || u.Host != nil {
+		t.Errorf("%v, %v", u, err)
+	}
+	for _, bad := range []string{"", "/x", "hdfs://nn:8020", "hdfs://nn:port/x"} {
+		if u, err := yarnURL(bad); err == nil {
+			t.Errorf("%q: %v", bad, u)
+		}
+	}
+}

@@ -27,6 +27,6 @@
 //
 // # Locks
 //
-// Order where two are held: Channel.mu before Gate.mu; Channel.mu before serverConn.mu; Environment.mu before Channel.mu. Gate.mu and
-// clientConn.mu are never held together, and no lock is held over I/O. A gate's notify is called without locks.
+// Order where several are held: Environment.mu, then Channel.mu or clientConn.mu, then Gate.mu or serverConn.mu. No lock is held over
+// I/O, and a gate's notify is called without any.
 package network

@@ -321,7 +321,7 @@ func (e *Environment) disconnect(ch *inputChannel) {
 	e.forget(ch.source.Partition, ch)
 	g := ch.gate
 	g.mu.Lock()
-	local, conn, ended := ch.local, ch.conn, ch.ended
+	local, conn, id, ended := ch.local, ch.conn, ch.connID, ch.ended
 	ch.queue = fifo[entry]{}
 	g.mu.Unlock()
 	switch {
@@ -330,6 +330,6 @@ func (e *Environment) disconnect(ch *inputChannel) {
 			Kind: ConsumerGone, Peer: "local", Partition: ch.source.Partition, Subpartition: ch.source.Subpartition,
 		})
 	case conn != nil && !ended:
-		conn.cancelChannel(ch)
+		conn.remove(id, true)
 	}
 }

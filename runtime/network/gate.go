@@ -58,6 +58,7 @@ type inputChannel struct {
 	local *Channel
 
 	conn    *clientConn
+	connID  uint32
 	queue   fifo[entry]
 	granted int // credits that the producer may still use, those in owed included
 	owed    int // credits to send back
@@ -162,7 +163,7 @@ func (g *Gate) Release(item Item) {
 		g.env.pool.put(item.Data)
 	}
 	g.mu.Lock()
-	conn := ch.conn
+	conn, id := ch.conn, ch.connID
 	if conn == nil || ch.ended {
 		g.mu.Unlock()
 		return
@@ -180,7 +181,7 @@ func (g *Gate) Release(item Item) {
 	}
 	g.mu.Unlock()
 	if n > 0 {
-		conn.credit(ch, n)
+		conn.credit(id, n)
 	}
 }
 

@@ -226,11 +226,13 @@ func (c *Client) Allocate(ctx context.Context, req *yarnpb.AllocateRequestProto)
 		return Answer{}, err
 	}
 	c.lost = nil
-	switch resp.GetAMCommand() {
-	case yarnpb.AMCommandProto_AM_RESYNC:
-		return Answer{}, fmt.Errorf("am: allocate %s: %w", c.attempt, ErrResync)
-	case yarnpb.AMCommandProto_AM_SHUTDOWN:
-		return Answer{}, fmt.Errorf("am: allocate %s: %w", c.attempt, ErrShutdown)
+	if resp.AMCommand != nil { // the getter gives AM_RESYNC, the first of the enumeration, for an unset field
+		switch resp.GetAMCommand() {
+		case yarnpb.AMCommandProto_AM_RESYNC:
+			return Answer{}, fmt.Errorf("am: allocate %s: %w", c.attempt, ErrResync)
+		case yarnpb.AMCommandProto_AM_SHUTDOWN:
+			return Answer{}, fmt.Errorf("am: allocate %s: %w", c.attempt, ErrShutdown)
+		}
 	}
 	c.responseID = resp.GetResponseId()
 	if t := resp.GetAmRmToken(); t != nil {

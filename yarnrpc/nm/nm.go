@@ -84,6 +84,7 @@ type node struct {
 	mu  sync.Mutex
 	tok token.Token
 	rpc *ipc.Client // nil before the first call
+	end bool        // closed with the client
 }
 
 // New makes a client. Close it.
@@ -145,6 +146,7 @@ func (c *Client) Close() error {
 	var errs []error
 	for _, n := range nodes {
 		n.mu.Lock()
+		n.end = true
 		rpc := n.rpc
 		n.mu.Unlock()
 		if rpc != nil {
@@ -165,6 +167,9 @@ func (c *Client) connect(id yarn.NodeID) (*ipc.Client, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.end {
+		return nil, ErrClosed
+	}
 	if n.tok.IsZero() {
 		return nil, fmt.Errorf("nm: %s: %w", id, ErrNoToken)
 	}

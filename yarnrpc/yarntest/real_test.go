@@ -1,0 +1,31 @@
+package yarntest_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/yarntest"
+)
+
+// TestRealDaemons runs the suite against the cluster of HADOOP_CONF_DIR. THALWEG_RESTART_RM, a shell command, lets it
+// restart the ResourceManager; THALWEG_ROLLS_TOKENS=true says that its AMRM key rolls within a minute.
+func TestRealDaemons(t *testing.T) {
+	if os.Getenv("HADOOP_CONF_DIR") == "" {
+		t.Skip("HADOOP_CONF_DIR is not set: the cluster suite of test/integration runs this against real daemons")
+	}
+	c, err := conf.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := yarntest.Env{Conf: c, RollsTokens: os.Getenv("THALWEG_ROLLS_TOKENS") == "true"}
+	if cmd := os.Getenv("THALWEG_RESTART_RM"); cmd != "" {
+		env.RestartResourceManager = func(t *testing.T) {
+			if out, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", cmd).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", cmd, err, out)
+			}
+		}
+	}
+	yarntest.Run(t, env)
+}

@@ -1,0 +1,121 @@
+// Package barrier decides when a task that reads several channels takes its part of a checkpoint: the alignment of barriers. It is a pure
+// core of layer L2, without goroutine, clock or I/O: the task tells the Aligner what arrives and carries out the effects in order, before
+// it polls its gates again.
+//
+// A barrier cuts each channel in two: what is in front belongs to the checkpoint, what is behind does not. With exactly-once the task
+// therefore stops reading a channel whose barrier came until the barriers of all others have come too.
+//
+// Invariants:
+//
+//  1. Each checkpoint is started at most once, and never after it was aborted; ids that are started rise.
+//  2. A checkpoint is started when its barrier came from every channel that has not ended, and not before.
+//  3. A channel is blocked only while an alignment is pending of which it has delivered the barrier; whenever none is pending no channel is.
+//  4. At most one alignment is pending. A newer barrier ends an older alignment: the coordinator would not have sent it if it still waited
+//     for the older one's acknowledgement, or it allows several at once and must cope with the loss of one.
+//
+// The aligner is a machine of two states, waiting (for a first barrier) and collecting, which act through the narrow set of methods in
+// control.go. A timeout to unaligned adds the states waitingUnaligned and collectingUnaligned there and an OnTimeout beside OnBarrier,
+// with a new effect that says which channels' queued buffers belong to the checkpoint; the existing states stay as they are.
+//
+// Source: Flink 2.x SingleCheckpointBarrierHandler, BarrierHandlerState, CheckpointBarrierTracker.
+package barrier
+
+import "time"
+
+// Barrier is a checkpoint barrier as it came out of a channel.
+type Barrier struct {
+	ID        int64  // of the checkpoint; ids rise
+	Timestamp int64  // ms since 1970, when the coordinator triggered it
+	Options   uint8  // bit flags, passed through
+	Extra     []byte // opaque, passed through
+}
+
+// EffectKind says what an Effect asks for.
+type EffectKind uint8
+
+const (
+	// Block asks not to read Channel until Unblock.
+	Block EffectKind = iota + 1
+	// Unblock ends Block.
+	Unblock
+	// Start asks to take the checkpoint of Barrier now: before anything else is read, and before the channels that are unblocked by the
+	// effects behind it.
+	Start
+	// Abort says that the checkpoint ID will not be started here. With Subsumed the coordinator is to be told.
+	Abort
+)
+
+// Reason says why a checkpoint was aborted.
+type Reason uint8
+
+const (
+	// Subsumed means that a newer barrier came while the alignment was pending.
+	Subsumed Reason = iota + 1
+	// Requested means that OnAbort ended the alignment.
+	Requested
+)
+
+// Effect is one thing that the task must do.
+type Effect struct {
+	Kind    EffectKind
+	Channel int     // of Block and Unblock
+	Barrier Barrier // of Start: the first that came; of Abort: likewise
+	// Alignment is how long the first channel waited for the last: of Start and Abort.
+	Alignment time.Duration
+	Reason    Reason // of Abort
+}
+
+// Aligner aligns the barriers of one task over all channels of all its inputs, which are numbered from 0. Not safe for concurrent use. The
+// effects that a method returns are valid until the next call.
+type Aligner struct {
+	c     control
+	state state
+}
+
+// New returns an aligner for the given number of channels. With atLeastOnce it never blocks: it starts a checkpoint when all barriers
+// have come and lets records overtake it meanwhile.
+func New(channels int, atLeastOnce bool) *Aligner {
+	return &Aligner{
+		c:     control{channels: make([]channel, channels), open: channels, atLeastOnce: atLeastOnce, latest: -1},
+		state: waiting{},
+	}
+}
+
+// OnBarrier takes a barrier that came out of a channel at the given time. Barriers of checkpoints that were started or aborted, and of older
+// ones, have no effect, nor has a barrier of a channel that ended.
+func (a *Aligner) OnBarrier(ch int, b Barrier, now time.Time) []Effect {
+	a.c.effects = a.c.effects[:0]
+	if b.ID > a.c.latest && !a.c.aborted(b.ID) && !a.c.channels[ch].ended {
+		a.state = a.state.onBarrier(&a.c, ch, b, now)
+	}
+	return a.c.effects
+}
+
+// OnEndOfPartition takes the end of a channel, which counts as aligned from now on, for the pending checkpoint and for all later ones.
+func (a *Aligner) OnEndOfPartition(ch int, now time.Time) []Effect {
+	a.c.effects = a.c.effects[:0]
+	if c := &a.c.channels[ch]; !c.ended {
+		c.ended = true
+		a.c.open--
+		a.state = a.state.onEnd(&a.c, ch, now)
+	}
+	return a.c.effects
+}
+
+// OnAbort takes the coordinator's word that a checkpoint failed elsewhere: a pending alignment ends, and barriers of this id that come later
+// have no effect. Other checkpoints, older ones too, are not touched.
+func (a *Aligner) OnAbort(id int64, now time.Time) []Effect {
+	a.c.effects = a.c.effects[:0]
+	if id > a.c.latest && !a.c.aborted(id) {
+		a.state = a.state.onAbort(&a.c, id, now)
+	}
+	return a.c.effects
+}
+
+// Pending returns the checkpoint that is being aligned, and since when.
+func (a *Aligner) Pending() (id int64, since time.Time, ok bool) {
+	if _, collecting := a.state.(collecting); !collecting {
+		return 0, time.Time{}, false
+	}
+	return a.c.pending.ID, a.c.since, true
+}

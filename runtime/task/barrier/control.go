@@ -1,0 +1,141 @@
+package barrier
+
+import (
+	"slices"
+	"time"
+)
+
+// state is one state of the aligner. Each method returns the next one. Barriers and aborts that concern ids at or below control.latest, or
+// aborted ones, and second ends of a channel, do not get here.
+type state interface {
+	onBarrier(c *control, ch int, b Barrier, now time.Time) state
+	onEnd(c *control, ch int, now time.Time) state
+	onAbort(c *control, id int64, now time.Time) state
+}
+
+type channel struct {
+	ended   bool
+	arrived bool // the pending checkpoint's barrier came
+	blocked bool
+}
+
+// control is the data of the aligner with the few moves that states make of it.
+type control struct {
+	atLeastOnce bool
+	channels    []channel
+	open        int     // channels that have not ended
+	latest      int64   // highest id that was started or given up; -1: none
+	abortedIDs  []int64 // ids above latest that were aborted before any barrier of theirs was taken
+	pending     Barrier // with since, missing: of collecting
+	since       time.Time
+	missing     int // open channels whose barrier did not come
+	effects     []Effect
+}
+
+func (c *control) aborted(id int64) bool { return slices.Contains(c.abortedIDs, id) }
+
+func (c *control) emit(e Effect) { c.effects = append(c.effects, e) }
+
+// begin makes b the pending checkpoint.
+func (c *control) begin(b Barrier, now time.Time) {
+	c.pending, c.since, c.missing = b, now, c.open
+	for i := range c.channels {
+		c.channels[i].arrived = false
+	}
+}
+
+// arrive counts the pending checkpoint's barrier of ch. It returns whether it was the last.
+func (c *control) arrive(ch int) (last bool) {
+	k := &c.channels[ch]
+	if k.arrived {
+		return false // a second barrier of one checkpoint on one channel says nothing new
+	}
+	k.arrived = true
+	c.missing--
+	if c.missing > 0 && !c.atLeastOnce {
+		k.blocked = true
+		c.emit(Effect{Kind: Block, Channel: ch})
+	}
+	return c.missing == 0
+}
+
+// start starts the pending checkpoint.
+func (c *control) start(now time.Time) state {
+	c.emit(Effect{Kind: Start, Barrier: c.pending, Alignment: now.Sub(c.since)})
+	return c.settle()
+}
+
+// abort gives the pending checkpoint up.
+func (c *control) abort(r Reason, now time.Time) state {
+	c.emit(Effect{Kind: Abort, Barrier: c.pending, Alignment: now.Sub(c.since), Reason: r})
+	return c.settle()
+}
+
+func (c *control) settle() state {
+	for i := range c.channels {
+		if c.channels[i].blocked {
+			c.channels[i].blocked = false
+			c.emit(Effect{Kind: Unblock, Channel: i})
+		}
+	}
+	c.latest, c.pending = c.pending.ID, Barrier{}
+	c.abortedIDs = slices.DeleteFunc(c.abortedIDs, func(id int64) bool { return id <= c.latest })
+	return waiting{}
+}
+
+// waiting: no alignment is pending.
+type waiting struct{}
+
+func (waiting) onBarrier(c *control, ch int, b Barrier, now time.Time) state {
+	c.begin(b, now)
+	if c.arrive(ch) {
+		return c.start(now)
+	}
+	return collecting{}
+}
+
+func (waiting) onEnd(*control, int, time.Time) state { return waiting{} }
+
+func (waiting) onAbort(c *control, id int64, _ time.Time) state {
+	c.abortedIDs = append(c.abortedIDs, id)
+	return waiting{}
+}
+
+// collecting: the barrier of control.pending came from some of the open channels and not from others.
+type collecting struct{}
+
+func (collecting) onBarrier(c *control, ch int, b Barrier, now time.Time) state {
+	switch {
+	case b.ID < c.pending.ID: // a channel that is behind; its checkpoint cannot be completed any more
+		return collecting{}
+	case b.ID > c.pending.ID:
+		return c.abort(Subsumed, now).onBarrier(c, ch, b, now)
+	case c.arrive(ch):
+		return c.start(now)
+	}
+	return collecting{}
+}
+
+func (collecting) onEnd(c *control, ch int, now time.Time) state {
+	k := &c.channels[ch]
+	if k.blocked { // it ended behind its barrier: there is nothing left to hold back
+		k.blocked = false
+		c.emit(Effect{Kind: Unblock, Channel: ch})
+	}
+	if !k.arrived {
+		k.arrived = true
+		c.missing--
+	}
+	if c.missing == 0 {
+		return c.start(now)
+	}
+	return collecting{}
+}
+
+func (collecting) onAbort(c *control, id int64, now time.Time) state {
+	if id == c.pending.ID {
+		return c.abort(Requested, now)
+	}
+	c.abortedIDs = append(c.abortedIDs, id)
+	return collecting{}
+}

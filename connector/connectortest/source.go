@@ -442,3 +442,10 @@ func (m *Metrics) Value(name string) float64 {
 	}
 	return 0
 }
+
+// Has reports whether a counter or gauge is registered.
+func (m *Metrics) Has(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counters[name] != nil || m.gauges[name] != nil
+}

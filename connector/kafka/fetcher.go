@@ -38,6 +38,7 @@ type event struct {
 	tp      TopicPartition
 	err     error    // fatal
 	drop    bool     // the split is gone
+	resume  bool     // go on where it is
 	reset   bool     // go on at offset, in topicID
 	offset  int64    //
 	topicID [16]byte // zero: unchanged
@@ -248,6 +249,13 @@ func (f *fetcher) outOfRange(s split, cause error) {
 			f.post(event{err: fmt.Errorf("kafka: partition %v: offset %d is not available (%w), and the available ones could not be listed: %w", s.tp(), s.offset, cause, err)})
 			return
 		}
+		if s.offset >= first && s.offset <= last {
+			// The client reports the error with each fetch until the partition is removed: this one is old news.
+			f.cl.RemoveConsumePartitions(map[string][]int32{s.topic: {s.partition}})
+			f.post(event{tp: s.tp(), resume: true})
+			f.consume([]split{s})
+			return
+		}
 		policy := f.cfg.onOutOfRange
 		if policy == NoReset && s.flags&splitFromStart != 0 && s.offset < first {
 			policy = Earliest // retention moved the beginning that was asked for: nothing that could be read is lost
@@ -303,6 +311,9 @@ func (f *fetcher) unknownTopicID(topic string, splits []split) {
 			f.resetRecreated(ctx, topic, d.ID, splits)
 		default: // a broker that lags behind: start over
 			f.cl.PurgeTopicsFromConsuming(topic)
+			for _, s := range splits {
+				f.post(event{tp: s.tp(), resume: true})
+			}
 			f.consume(splits)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 type assigned[T any] struct {
 	split
 	out       connector.SplitOutput[T]
+	waiting   bool // for what becomes of an offset out of range
 	current   atomic.Int64
 	committed atomic.Int64
 	end       atomic.Int64 // high watermark (last stable offset when read_committed)
@@ -264,11 +265,11 @@ func (r *reader[T]) next() (bool, error) {
 						return false, err
 					}
 				}
-				if a == nil {
+				if a == nil || a.waiting {
 					continue
 				}
 				if differ(a.topicID, t.TopicID) {
-					r.f.unknownTopicID(t.Topic, r.splitsOf(t.Topic))
+					r.recreated(t.Topic)
 					continue
 				}
 				if a.topicID == [16]byte{} {
@@ -292,14 +293,17 @@ func (r *reader[T]) next() (bool, error) {
 	return true, nil
 }
 
-func (r *reader[T]) splitsOf(topic string) (ss []split) {
+// recreated asks what became of a topic whose id is not known any more, for all of its partitions at once.
+func (r *reader[T]) recreated(topic string) {
+	var ss []split
 	for tp, a := range r.splits {
 		if tp.Topic == topic {
+			a.waiting = true
 			ss = append(ss, a.split)
 		}
 	}
 	slices.SortFunc(ss, func(a, b split) int { return int(a.partition - b.partition) })
-	return ss
+	r.f.unknownTopicID(topic, ss)
 }
 
 func (r *reader[T]) partitionError(topic string, partition int32, a *assigned[T], err error) error {
@@ -308,7 +312,8 @@ func (r *reader[T]) partitionError(topic string, partition int32, a *assigned[T]
 	case errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
 		return nil
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		if a != nil {
+		if a != nil && !a.waiting {
+			a.waiting = true
 			r.f.outOfRange(a.split, err)
 		}
 		return nil
@@ -325,7 +330,9 @@ func (r *reader[T]) partitionError(topic string, partition int32, a *assigned[T]
 		r.ctx.Logger.Warn().Err(err).Str("topic", topic).Int32("partition", partition).Int64("offset", a.offset).Msg("the log was truncated; going on, as set")
 		return nil
 	case errors.Is(err, kerr.UnknownTopicID):
-		r.f.unknownTopicID(topic, r.splitsOf(topic))
+		if a != nil && !a.waiting {
+			r.recreated(topic)
+		}
 		return nil
 	case kerr.IsRetriable(err), kgo.IsRetryableBrokerErr(err), errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, context.DeadlineExceeded):
 		r.ctx.Logger.Warn().Err(err).Str("topic", topic).Int32("partition", partition).Msg("fetch did not succeed; the client goes on trying")
@@ -343,6 +350,7 @@ func (r *reader[T]) handleEvents() error {
 		if a == nil {
 			continue
 		}
+		a.waiting = false
 		switch {
 		case ev.drop:
 			delete(r.splits, ev.tp)

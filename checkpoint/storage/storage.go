@@ -147,8 +147,8 @@ func checkpointID(name string) (int64, bool) {
 	return n, err == nil && n >= 0 && rest == strconv.FormatInt(n, 10)
 }
 
-// fileID parses the checkpoint number that a state file's name begins with.
-func fileID(name string) (int64, bool) {
+// FileCheckpoint is the number of the checkpoint that a state file (name or URI) was written for; ok is false for files of savepoints.
+func FileCheckpoint(name string) (int64, bool) {
 	num, _, ok := strings.Cut(path.Base(name), "-")
 	if !ok {
 		return 0, false

@@ -1,0 +1,171 @@
+package savepoint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/state"
+)
+
+// MisfitError lists everything that keeps a checkpoint from being restored into a graph.
+type MisfitError struct {
+	Path    string // where the checkpoint stands, may be empty
+	Misfits []string
+}
+
+func (e *MisfitError) Error() string {
+	var b strings.Builder
+	b.WriteString("savepoint: restore")
+	if e.Path != "" {
+		b.WriteString(" " + e.Path)
+	}
+	fmt.Fprintf(&b, ": the state does not fit the job in %d point", len(e.Misfits))
+	if len(e.Misfits) > 1 {
+		b.WriteString("s")
+	}
+	for i, m := range e.Misfits {
+		fmt.Fprintf(&b, "; (%d) %s", i+1, m)
+	}
+	return b.String()
+}
+
+// Adopted holds the max parallelism of vertices that set none and take the checkpoint's.
+type Adopted map[graph.VertexID]int
+
+// Apply returns g with the adopted values; g itself is not changed.
+func (a Adopted) Apply(g graph.JobGraph) graph.JobGraph {
+	if len(a) == 0 {
+		return g
+	}
+	g.Vertices = slices.Clone(g.Vertices)
+	for i := range g.Vertices {
+		if n, ok := a[g.Vertices[i].ID]; ok {
+			g.Vertices[i].MaxParallelism = n
+		}
+	}
+	return g
+}
+
+// Check compares a checkpoint with the graph that is to be restored from it, before any task runs. A vertex whose MaxParallelism is not
+// positive has none set: with keyed state it adopts the checkpoint's, else the default for its parallelism. Operators without keyed
+// state may change their max parallelism. With allowNonRestored, state that no operator claims is left behind.
+//
+// Errors: *MisfitError with all misfits at once.
+// Source: Flink Checkpoints.loadAndValidateCheckpoint, StateAssignmentOperation.checkParallelismPreconditions; FLINK-40113, FLINK-2976.
+func Check(cp metadata.Checkpoint, g graph.JobGraph, allowNonRestored bool) (Adopted, error) {
+	var misfits []string
+	add := func(format string, args ...any) { misfits = append(misfits, fmt.Sprintf(format, args...)) }
+
+	known := map[graph.OperatorID]*graph.Operator{}
+	for i := range g.Vertices {
+		for j := range g.Vertices[i].Operators {
+			known[g.Vertices[i].Operators[j].ID] = &g.Vertices[i].Operators[j]
+		}
+	}
+	stored := map[graph.OperatorID]*metadata.Operator{}
+	for i := range cp.Operators {
+		o := &cp.Operators[i]
+		stored[o.ID] = o
+		op := known[o.ID]
+		hasState := o.HasKeyed() || o.HasLists() || len(cp.Coordinators[o.ID]) > 0
+		switch {
+		case !hasState:
+		case op == nil:
+			if !allowNonRestored {
+				add("operator %s has state in the checkpoint but is not in the job; give its successor that UID, or pass --allowNonRestoredState to drop the state", o.Title())
+			}
+		case !op.Stateful && !op.Keyed && !op.Source && !op.Coordinate:
+			if !allowNonRestored {
+				add("operator %s has state in the checkpoint but keeps none in the job; pass --allowNonRestoredState to drop it", title(op))
+			}
+		case o.HasKeyed() && !op.Keyed:
+			add("operator %s has keyed state in the checkpoint but is not keyed in the job; give it another UID", title(op))
+		}
+	}
+	for id, b := range cp.Coordinators {
+		if len(b) > 0 && stored[id] == nil && known[id] == nil && !allowNonRestored {
+			add("operator id %s has coordinator state in the checkpoint but is not in the job; pass --allowNonRestoredState to drop it", id)
+		}
+	}
+
+	adopted := Adopted{}
+	for i := range g.Vertices {
+		checkVertex(&g.Vertices[i], stored, adopted, add)
+	}
+	if len(misfits) > 0 {
+		slices.Sort(misfits)
+		return nil, &MisfitError{Misfits: misfits}
+	}
+	return adopted, nil
+}
+
+func checkVertex(v *graph.Vertex, stored map[graph.OperatorID]*metadata.Operator, adopted Adopted, add func(string, ...any)) {
+	var first *metadata.Operator // of the chain, with keyed state
+	for i := range v.Operators {
+		o := stored[v.Operators[i].ID]
+		if o == nil || !o.HasKeyed() {
+			continue
+		}
+		if v.MaxParallelism > 0 && o.MaxParallelism != v.MaxParallelism {
+			add("operator %s has max parallelism %d in the job, its keyed state was stored with %d; set it to %d",
+				title(&v.Operators[i]), v.MaxParallelism, o.MaxParallelism, o.MaxParallelism)
+		}
+		if v.MaxParallelism <= 0 && first != nil && first.MaxParallelism != o.MaxParallelism {
+			add("operators %s and %s run in one chain, but their keyed state was stored with max parallelism %d and %d; start a new chain between them",
+				first.Title(), o.Title(), first.MaxParallelism, o.MaxParallelism)
+		}
+		if first == nil {
+			first = o
+		}
+	}
+	limit := v.MaxParallelism
+	if limit <= 0 {
+		limit = state.DefaultMaxParallelism(v.Parallelism)
+		if first != nil {
+			limit = first.MaxParallelism
+		}
+		adopted[v.ID] = limit
+	}
+	if v.Parallelism > limit {
+		what := "its max parallelism"
+		if v.MaxParallelism <= 0 && first != nil {
+			what = "the max parallelism of its state"
+		}
+		add("vertex %q has parallelism %d, above %s, %d; lower the parallelism", v.Name, v.Parallelism, what, limit)
+	}
+}
+
+func title(o *graph.Operator) string {
+	m := metadata.Operator{ID: o.ID, UID: o.UID, Name: o.Name}
+	return m.Title()
+}
+
+// Assign deals the checkpoint's state out to the subtasks of every vertex of g, whose max parallelisms must be set (see Adopted.Apply).
+// State without operator is left out. Errors: those of metadata.Redistribute.
+func Assign(cp metadata.Checkpoint, g graph.JobGraph) (Assignment, error) {
+	out := Assignment{}
+	for i := range g.Vertices {
+		v := &g.Vertices[i]
+		tasks := make([]metadata.Task, v.Parallelism)
+		for j := range v.Operators {
+			op := cp.Operator(v.Operators[j].ID)
+			if op == nil {
+				continue
+			}
+			shares, err := metadata.Redistribute(*op, v.Parallelism, v.MaxParallelism)
+			if err != nil {
+				return nil, fmt.Errorf("savepoint: assign state to vertex %q: %w", v.Name, err)
+			}
+			for k, s := range shares {
+				if len(s.Keyed) > 0 || len(s.Lists) > 0 {
+					tasks[k].Operators = append(tasks[k].Operators, metadata.TaskOperator{ID: op.ID, State: s})
+				}
+			}
+		}
+		out[v.ID] = tasks
+	}
+	return out, nil
+}

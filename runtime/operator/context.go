@@ -1,0 +1,192 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/backend"
+)
+
+// Services are what a task offers to its operators.
+type Services interface {
+	// Post runs fn on the task's goroutine; safe from any goroutine. It is dropped when the task has ended.
+	Post(fn func() error)
+	// Now is the processing time in milliseconds.
+	Now() int64
+	// At runs fn on the task's goroutine at the given processing time, once.
+	At(ms int64, fn func() error)
+	// Fail fails the task; safe from any goroutine.
+	Fail(err error)
+	// SendEvent sends to the operator's half in the coordinator process.
+	SendEvent(op graph.OperatorID, payload []byte)
+	// Wake makes the task look for work; safe from any goroutine.
+	Wake()
+	// Context ends with the task.
+	Context() context.Context
+}
+
+// Context is what a Factory gets.
+type Context struct {
+	Services
+	ID                 graph.OperatorID
+	Name, UID          string
+	JobName            string
+	Subtask            int
+	Parallelism        int
+	MaxParallelism     int
+	Attempt            int
+	Config             config.Configuration
+	Logger             zerolog.Logger
+	Metrics            connector.Metrics
+	Restored           bool
+	RestoredCheckpoint int64
+	State              metadata.Subtask // this subtask's share of the restored state
+	StateSource        state.Source
+	StateDir           string // private local directory for keyed state
+	StateMemory        int64
+	Checkpointing      bool
+	// Union of the committables of all subtasks at restore, for sinks.
+	Mark *Marker
+
+	keyed state.Backend
+}
+
+// Marker remembers which operator runs user code, so that a panic can be attributed.
+type Marker struct{ Current *Context }
+
+// Enter notes that user code of this operator runs from here.
+func (c *Context) Enter() { c.Mark.Current = c }
+
+// Describe is "name (uid), subtask i/n" for errors.
+func (c *Context) Describe() string {
+	uid := ""
+	if c.UID != "" {
+		uid = " (uid " + c.UID + ")"
+	}
+	return fmt.Sprintf("%s%s, subtask %d/%d", c.Name, uid, c.Subtask+1, c.Parallelism)
+}
+
+// UserError is a failure of user code.
+type UserError struct {
+	Operator string
+	Err      error
+}
+
+func (e *UserError) Error() string { return fmt.Sprintf("operator %s: %v", e.Operator, e.Err) }
+func (e *UserError) Unwrap() error { return e.Err }
+
+// Errorf attributes an error of user code to the operator.
+func (c *Context) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &UserError{Operator: c.Describe(), Err: err}
+}
+
+// Backend returns the operator's keyed state backend, made and restored at the first call.
+func (c *Context) Backend() (state.Backend, error) {
+	if c.keyed != nil {
+		return c.keyed, nil
+	}
+	kind := config.StateBackend.Value(c.Config)
+	b, err := backend.New(kind, state.Config{
+		Range:          state.RangeOf(c.MaxParallelism, c.Parallelism, c.Subtask),
+		MaxParallelism: c.MaxParallelism,
+		Dir:            c.StateDir,
+		MemoryBytes:    c.StateMemory,
+		Restore:        c.State.Keyed,
+		Source:         c.StateSource,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: keyed state: %w", c.Describe(), err)
+	}
+	c.keyed = b
+	return b, nil
+}
+
+// List returns the restored items of a list state.
+func (c *Context) List(name string) [][]byte {
+	for _, l := range c.State.Lists {
+		if l.Name == name {
+			return l.Items
+		}
+	}
+	return nil
+}
+
+// KeyedBase is embedded by operators with keyed state: it snapshots and closes the backend.
+type KeyedBase struct {
+	Base
+	Ctx *Context
+}
+
+// Snapshot snapshots the keyed backend.
+func (k *KeyedBase) Snapshot(b Barrier) (Snapshot, error) {
+	if k.Ctx.keyed == nil {
+		return Snapshot{}, nil
+	}
+	s, err := k.Ctx.keyed.Snapshot(b.ID, b.Canonical)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("operator %s: snapshot: %w", k.Ctx.Describe(), err)
+	}
+	return Snapshot{Keyed: []state.Snapshot{s}}, nil
+}
+
+// CheckpointComplete tells the backend.
+func (k *KeyedBase) CheckpointComplete(id int64) error {
+	if k.Ctx.keyed != nil {
+		k.Ctx.keyed.CheckpointCompleted(id)
+	}
+	return nil
+}
+
+// CheckpointAborted tells the backend.
+func (k *KeyedBase) CheckpointAborted(id int64) {
+	if k.Ctx.keyed != nil {
+		k.Ctx.keyed.CheckpointAborted(id)
+	}
+}
+
+// Close closes the backend.
+func (k *KeyedBase) Close() error {
+	if k.Ctx.keyed == nil {
+		return nil
+	}
+	b := k.Ctx.keyed
+	k.Ctx.keyed = nil
+	return b.Close()
+}
+
+// OpenTable opens a keyed table of this operator.
+func OpenTable[K comparable, V any](c *Context, name string, key serde.Codec[K], value serde.Codec[V]) (state.Table[K, V], error) {
+	b, err := c.Backend()
+	if err != nil {
+		return nil, err
+	}
+	t, err := backend.OpenTable(b, state.TableDesc[K, V]{Name: name, Key: key, Value: value})
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: state %q: %w", c.Describe(), name, err)
+	}
+	return t, nil
+}
+
+// OpenTimers opens a timer set of this operator.
+func OpenTimers[K comparable](c *Context, name string, key serde.Codec[K]) (state.Timers[K], error) {
+	b, err := c.Backend()
+	if err != nil {
+		return nil, err
+	}
+	t, err := backend.OpenTimers(b, state.TimersDesc[K]{Name: name, Key: key})
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: timers %q: %w", c.Describe(), name, err)
+	}
+	return t, nil
+}

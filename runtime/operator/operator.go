@@ -1,0 +1,143 @@
+// Package operator holds the operators that tasks run, and the typed links between them. It is layer L2, below task and stream.
+//
+// A chain is composed once, when its task starts: each operator gets the Receiver of what follows and is itself a Receiver for what
+// precedes it, so a record travels by direct typed calls, by value, without boxing and without allocation. The graph above knows
+// operators only as Factory values and types only as Type values (both untyped); the assertions between them happen at composition.
+//
+// Invariants: all methods of an operator run on its task's goroutine, Snapshot's asynchronous part excepted; watermarks never go
+// backwards; a record's key hash (Meta.Hash) is valid behind a keyed exchange and is what key groups are made from.
+package operator
+
+import (
+	"context"
+	"math"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/state"
+)
+
+// NoTimestamp marks a record without an event time.
+const NoTimestamp = connector.NoTimestamp
+
+// MaxWatermark ends event time: no record will follow.
+const MaxWatermark = int64(math.MaxInt64)
+
+// MinWatermark is the watermark before any was received.
+const MinWatermark = int64(math.MinInt64)
+
+// Meta accompanies a record.
+type Meta struct {
+	TS   int64  // event time in milliseconds, or NoTimestamp
+	Hash uint32 // hash of the key behind a keyed exchange
+}
+
+// Receiver takes the elements of a stream of T. An error fails the task.
+type Receiver[T any] interface {
+	Process(v T, m Meta) error
+	// Watermark says that event time reached ts.
+	Watermark(ts int64) error
+	// Idle says that the stream is idle (its watermark does not count) or active again.
+	Idle(idle bool) error
+}
+
+// Operator is one operator of a running task.
+type Operator interface {
+	// Input is the Receiver[T] of input i, as any.
+	Input(i int) any
+	// Open prepares the operator after composition; state is restored here, before any record.
+	Open(ctx context.Context) error
+	// PrepareBarrier runs before the barrier of a checkpoint is passed on and may still emit records that belong before it.
+	PrepareBarrier(b Barrier) error
+	// Snapshot runs the synchronous part of a checkpoint.
+	Snapshot(b Barrier) (Snapshot, error)
+	CheckpointComplete(id int64) error
+	CheckpointAborted(id int64)
+	// EndInput runs when all input was processed, after the maximal watermark; it may emit. Chains call it from head to tail.
+	EndInput() error
+	// Drained reports whether nothing is pending outside (commits in progress); the task ends only when all operators are drained.
+	Drained() bool
+	// Publish makes the operator's plain counters visible to other goroutines; called once per batch.
+	Publish()
+	Close() error
+}
+
+// Barrier is a checkpoint barrier with what the coordinator asks for.
+type Barrier struct {
+	ID        int64 `json:"id"`
+	Timestamp int64 `json:"ts"` // trigger time, ms
+	Savepoint bool  `json:"savepoint,omitempty"`
+	Canonical bool  `json:"canonical,omitempty"`
+	Suspend   bool  `json:"suspend,omitempty"` // stop-with-savepoint: sources emit nothing after it
+	Drain     bool  `json:"drain,omitempty"`
+	// Exclusive and Shared are the URIs of the directories that snapshot files go to.
+	Exclusive string `json:"exclusive"`
+	Shared    string `json:"shared"`
+}
+
+// Snapshot is an operator's part of a checkpoint: lists are final, keyed state is written in the background.
+type Snapshot struct {
+	Lists []metadata.ListState
+	Keyed []state.Snapshot
+}
+
+// Base has do-nothing methods for the parts of Operator that most operators do not need.
+type Base struct{}
+
+func (Base) Open(context.Context) error         { return nil }
+func (Base) PrepareBarrier(Barrier) error       { return nil }
+func (Base) Snapshot(Barrier) (Snapshot, error) { return Snapshot{}, nil }
+func (Base) CheckpointComplete(int64) error     { return nil }
+func (Base) CheckpointAborted(int64)            {}
+func (Base) EndInput() error                    { return nil }
+func (Base) Drained() bool                      { return true }
+func (Base) Publish()                           {}
+func (Base) Close() error                       { return nil }
+
+// Factory makes an operator of a task. out is the Receiver[R] of its output (nil for sinks).
+type Factory interface {
+	New(ctx *Context, out any) (Operator, error)
+}
+
+// FactoryFunc is a function as a Factory.
+type FactoryFunc func(ctx *Context, out any) (Operator, error)
+
+// New calls f.
+func (f FactoryFunc) New(ctx *Context, out any) (Operator, error) { return f(ctx, out) }
+
+// tee sends every element to several receivers.
+type tee[T any] []Receiver[T]
+
+func (t tee[T]) Process(v T, m Meta) error {
+	for _, r := range t {
+		if err := r.Process(v, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t tee[T]) Watermark(ts int64) error {
+	for _, r := range t {
+		if err := r.Watermark(ts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t tee[T]) Idle(idle bool) error {
+	for _, r := range t {
+		if err := r.Idle(idle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard is where records go that no operator takes.
+type discard[T any] struct{}
+
+func (discard[T]) Process(T, Meta) error { return nil }
+func (discard[T]) Watermark(int64) error { return nil }
+func (discard[T]) Idle(bool) error       { return nil }

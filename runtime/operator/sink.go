@@ -1,0 +1,275 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/connector"
+)
+
+const (
+	writerState      = "sink-writer"
+	committableState = "sink-committables"
+)
+
+// Sink writes to a connector's sink. With a CommittingSink, what the writer prepared at a barrier is kept in the checkpoint's state and
+// committed, in checkpoint order, on a goroutine of its own once the checkpoint is complete; committables that a restored checkpoint
+// holds are committed before the writer is made. Source: Flink SinkWriterOperator and CommitterOperator.
+func Sink[T any](s connector.Sink[T]) Factory {
+	return FactoryFunc(func(ctx *Context, _ any) (Operator, error) {
+		return &sinkOp[T]{ctx: ctx, sink: s}, nil
+	})
+}
+
+// committables of one checkpoint.
+type committables struct {
+	Checkpoint int64    `json:"checkpoint"`
+	Items      [][]byte `json:"items"`
+}
+
+type sinkOp[T any] struct {
+	Base
+	ctx        *Context
+	sink       connector.Sink[T]
+	writer     connector.SinkWriter[T]
+	committing connector.CommittingWriter
+	committer  *commitLoop
+	pending    []committables // prepared, not known to be committed; ascending
+	records    int64
+	published  atomic.Int64
+}
+
+func (o *sinkOp[T]) Input(int) any         { return Receiver[T](o) }
+func (o *sinkOp[T]) Watermark(int64) error { return nil }
+func (o *sinkOp[T]) Idle(bool) error       { return nil }
+func (o *sinkOp[T]) Publish()              { o.published.Store(o.records) }
+
+func (o *sinkOp[T]) Open(ctx context.Context) error {
+	sc := connector.SinkContext{
+		Context: o.ctx.Services.Context(), Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Attempt: o.ctx.Attempt,
+		RestoredCheckpoint: o.ctx.RestoredCheckpoint, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics, CheckpointingEnabled: o.ctx.Checkpointing,
+	}
+	o.ctx.Metrics.Gauge("numRecordsSend", func() float64 { return float64(o.published.Load()) })
+	if cs, ok := o.sink.(connector.CommittingSink[T]); ok {
+		if err := o.openCommitter(ctx, cs, &sc); err != nil {
+			return err
+		}
+	}
+	w, err := o.sink.Writer(sc, o.ctx.List(writerState))
+	if err != nil {
+		return o.ctx.wrap(err)
+	}
+	o.writer = w
+	if o.committer != nil {
+		cw, ok := w.(connector.CommittingWriter)
+		if !ok {
+			return o.ctx.wrap(fmt.Errorf("writer %T of a committing sink cannot prepare commits", w))
+		}
+		o.committing = cw
+	}
+	return nil
+}
+
+func (o *sinkOp[T]) openCommitter(ctx context.Context, cs connector.CommittingSink[T], sc *connector.SinkContext) error {
+	all, err := decodeCommittables(o.ctx.List(committableState + "-all"))
+	if err != nil {
+		return fmt.Errorf("operator %s: restore committables: %w", o.ctx.Describe(), err)
+	}
+	for _, c := range all {
+		sc.AllCommittables = append(sc.AllCommittables, c.Items...)
+	}
+	c, err := cs.Committer(*sc)
+	if err != nil || c == nil { // nil: the sink's guarantee needs no commits
+		return o.ctx.wrap(err)
+	}
+	mine, err := decodeCommittables(o.ctx.List(committableState))
+	if err != nil {
+		return fmt.Errorf("operator %s: restore committables: %w", o.ctx.Describe(), err)
+	}
+	for _, m := range mine {
+		if err := c.Commit(ctx, m.Items, true); err != nil {
+			_ = c.Close() // the first error is the one that counts
+			return o.ctx.wrap(fmt.Errorf("commit what checkpoint %d prepared: %w", m.Checkpoint, err))
+		}
+	}
+	o.committer = newCommitLoop(o.ctx.Services, c, o.ctx.wrap, o.committed)
+	return nil
+}
+
+func decodeCommittables(items [][]byte) ([]committables, error) {
+	var all []committables
+	for _, item := range items {
+		var c committables
+		if err := json.Unmarshal(item, &c); err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func (o *sinkOp[T]) Process(v T, m Meta) error {
+	o.ctx.Enter()
+	o.records++
+	if err := o.writer.Write(v, m.TS); err != nil {
+		return o.ctx.wrap(err)
+	}
+	return nil
+}
+
+func (o *sinkOp[T]) Snapshot(b Barrier) (Snapshot, error) {
+	o.ctx.Enter()
+	ctx := o.ctx.Services.Context()
+	if err := o.writer.Flush(ctx, false); err != nil {
+		return Snapshot{}, o.ctx.wrap(err)
+	}
+	var s Snapshot
+	if o.committing != nil {
+		items, err := o.committing.PrepareCommit(b.ID)
+		if err != nil {
+			return Snapshot{}, o.ctx.wrap(err)
+		}
+		o.pending = append(o.pending, committables{b.ID, items})
+		split := metadata.ListState{Name: committableState, Mode: metadata.Split}
+		union := metadata.ListState{Name: committableState + "-all", Mode: metadata.Union}
+		for _, p := range o.pending {
+			if len(p.Items) == 0 {
+				continue
+			}
+			item, err := json.Marshal(p)
+			if err != nil {
+				return Snapshot{}, fmt.Errorf("operator %s: encode committables: %w", o.ctx.Describe(), err)
+			}
+			split.Items, union.Items = append(split.Items, item), append(union.Items, item)
+		}
+		s.Lists = append(s.Lists, split, union)
+	}
+	ws, err := o.writer.Snapshot(b.ID)
+	if err != nil {
+		return Snapshot{}, o.ctx.wrap(err)
+	}
+	if len(ws) > 0 {
+		s.Lists = append(s.Lists, metadata.ListState{Name: writerState, Mode: metadata.Split, Items: ws})
+	}
+	return s, nil
+}
+
+// CheckpointComplete starts the commits of every checkpoint up to id.
+func (o *sinkOp[T]) CheckpointComplete(id int64) error {
+	if o.committer != nil {
+		for _, p := range o.pending {
+			if p.Checkpoint <= id {
+				o.committer.enqueue(p)
+			}
+		}
+	}
+	return nil
+}
+
+// committed runs on the task's goroutine when a checkpoint's committables are committed.
+func (o *sinkOp[T]) committed(checkpoint int64) {
+	for len(o.pending) > 0 && o.pending[0].Checkpoint <= checkpoint {
+		o.committing.Committed(o.pending[0].Checkpoint)
+		o.pending = o.pending[1:]
+	}
+}
+
+// Drained is true when every commit that was asked for is done.
+func (o *sinkOp[T]) Drained() bool { return o.committer == nil || o.committer.idle() }
+
+// EndInput flushes; without checkpoints, which would commit the rest, it also commits.
+func (o *sinkOp[T]) EndInput() error {
+	o.ctx.Enter()
+	ctx := o.ctx.Services.Context()
+	if err := o.writer.Flush(ctx, true); err != nil {
+		return o.ctx.wrap(err)
+	}
+	if o.committing == nil || o.ctx.Checkpointing {
+		return nil
+	}
+	items, err := o.committing.PrepareCommit(0)
+	if err != nil {
+		return o.ctx.wrap(err)
+	}
+	return o.ctx.wrap(o.committer.c.Commit(ctx, items, false))
+}
+
+func (o *sinkOp[T]) Close() error {
+	var err error
+	if o.writer != nil {
+		err = o.ctx.wrap(o.writer.Close())
+	}
+	if o.committer != nil {
+		if cerr := o.committer.close(); err == nil {
+			err = o.ctx.wrap(cerr)
+		}
+	}
+	return err
+}
+
+// commitLoop runs commits one after another on its own goroutine.
+type commitLoop struct {
+	svc    Services
+	c      connector.Committer
+	wrap   func(error) error
+	done   func(checkpoint int64)
+	work   chan committables
+	queued int64 // highest checkpoint enqueued; task's goroutine only
+	open   int   // enqueued and not reported done; task's goroutine only
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func newCommitLoop(svc Services, c connector.Committer, wrap func(error) error, done func(int64)) *commitLoop {
+	ctx, cancel := context.WithCancel(svc.Context())
+	l := &commitLoop{svc: svc, c: c, wrap: wrap, done: done, work: make(chan committables, 64), cancel: cancel, ended: make(chan struct{})}
+	go l.run(ctx)
+	return l
+}
+
+func (l *commitLoop) idle() bool { return l.open == 0 }
+
+func (l *commitLoop) enqueue(c committables) {
+	if c.Checkpoint <= l.queued {
+		return
+	}
+	l.queued = c.Checkpoint
+	l.open++
+	l.work <- c // 64 checkpoints behind would block the task, which is back-pressure
+}
+
+func (l *commitLoop) run(ctx context.Context) {
+	defer close(l.ended)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-l.work:
+			if len(c.Items) > 0 {
+				if err := l.c.Commit(ctx, c.Items, false); err != nil {
+					l.svc.Fail(l.wrap(fmt.Errorf("commit checkpoint %d: %w", c.Checkpoint, err)))
+					return
+				}
+			}
+			l.svc.Post(func() error {
+				l.open--
+				l.done(c.Checkpoint)
+				return nil
+			})
+		}
+	}
+}
+
+func (l *commitLoop) close() error {
+	l.cancel()
+	select {
+	case <-l.ended:
+	case <-time.After(30 * time.Second):
+		return fmt.Errorf("a commit does not end after it was cancelled")
+	}
+	return l.c.Close()
+}

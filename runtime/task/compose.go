@@ -1,0 +1,162 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/network"
+	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/task/barrier"
+)
+
+const endOfDataState = pb.TaskState_END_OF_DATA
+
+// compose makes the outputs, the chain and the inputs, in this order: consumers of this task may connect as soon as the partitions
+// are registered, while its own state is still being restored.
+func (t *Task) compose() error {
+	if len(t.d.Subpartitions) != len(t.d.Vertex.Outputs) || len(t.d.Inputs) != len(t.d.Vertex.Inputs) {
+		return fmt.Errorf("task: deployment of %s has %d inputs and %d outputs, the graph %d and %d", t.d.Vertex.Name,
+			len(t.d.Inputs), len(t.d.Subpartitions), len(t.d.Vertex.Inputs), len(t.d.Vertex.Outputs))
+	}
+	for i, n := range t.d.Subpartitions {
+		p, err := t.env.Network.NewPartition(t.ctx, network.PartitionID{Producer: t.d.Execution, Output: i}, n)
+		if err != nil {
+			return fmt.Errorf("task: output %d of %s: %w", i, t.d.Vertex.Name, err)
+		}
+		t.parts = append(t.parts, p)
+	}
+	n := len(t.d.Vertex.Operators)
+	t.ops, t.ctxs = make([]operator.Operator, n), make([]*operator.Context, n)
+	restored := map[graph.OperatorID]metadata.Subtask{}
+	for _, o := range t.d.Restore.Operators {
+		restored[o.ID] = o.State
+	}
+	if err := t.chain(t.d.Head, restored); err != nil {
+		return err
+	}
+	if s, ok := t.ops[0].(operator.SourceHead); ok {
+		t.source = s
+		t.input = &sourceInput{t: t, s: s}
+		return nil
+	}
+	return t.connect()
+}
+
+// chain composes a node after everything downstream of it.
+func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask) error {
+	var outs []any
+	for _, next := range c.Chained {
+		if err := t.chain(next, restored); err != nil {
+			return err
+		}
+		outs = append(outs, t.ops[next.Index].Input(0))
+	}
+	typ, _ := c.Node.OutImpl.(operator.Type)
+	for _, o := range c.Outputs {
+		w, err := typ.Writer(t.parts[o.Index], t.d.Subpartitions[o.Index], t.d.Subtask, t.consumerMax(o.Index), o.Partitioner, o.Keyer,
+			config.BufferTimeout.Value(t.env.Config) == 0)
+		if err != nil {
+			return fmt.Errorf("task: output of %s: %w", c.Node.Name, err)
+		}
+		if r, ok := w.(interface{ Records() int64 }); ok {
+			t.writers = append(t.writers, r)
+		}
+		outs = append(outs, w)
+	}
+	var out any
+	if typ != nil {
+		var err error
+		if out, err = typ.Tee(outs); err != nil {
+			return err
+		}
+	}
+	f, ok := c.Node.Impl.(operator.Factory)
+	if !ok {
+		return fmt.Errorf("task: %s has no implementation in this process", c.Node.Name)
+	}
+	ctx := t.operatorContext(c, restored)
+	op, err := f.New(ctx, out)
+	if op != nil {
+		t.ops[c.Index], t.ctxs[c.Index] = op, ctx // also after an error, so that it is closed
+	}
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// consumerMax is the max parallelism of the consumer of an output: key groups are the consumer's.
+func (t *Task) consumerMax(output int) int {
+	if m, ok := t.d.ConsumerMax[output]; ok {
+		return m
+	}
+	return t.d.MaxParallelism
+}
+
+func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask) *operator.Context {
+	st, was := restored[c.ID]
+	ctx := &operator.Context{
+		Services: t, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, JobName: t.d.JobName,
+		Subtask: t.d.Subtask, Parallelism: t.d.Parallelism, MaxParallelism: t.d.MaxParallelism, Attempt: t.d.Execution.Attempt,
+		Config: t.env.Config, Metrics: t.metrics.operator(c.ID, c.Node.Name), Mark: &t.mark,
+		Restored: was || t.d.Restored, RestoredCheckpoint: t.d.RestoredCheckpoint, State: st,
+		StateSource: storage.NewSource(t.env.FS), StateMemory: t.env.StateMemory,
+		Checkpointing: config.CheckpointInterval.Value(t.env.Config) > 0,
+	}
+	ctx.Logger = t.log.With().Str("operator", c.Node.Name).Str("uid", c.Node.UID).Logger()
+	if len(t.env.Dirs) > 0 {
+		dir := t.env.Dirs[t.d.Subtask%len(t.env.Dirs)]
+		ctx.StateDir = filepath.Join(dir, "state", t.d.Execution.String()+"_"+c.ID.String()[:8])
+	}
+	return ctx
+}
+
+// connect opens the gates and their readers.
+func (t *Task) connect() error {
+	in := &gateInput{t: t}
+	t.input = in
+	perInput := map[int]int{} // input of the head -> channels
+	for i, v := range t.d.Vertex.Inputs {
+		perInput[v.Input] += len(t.d.Inputs[i])
+		in.channels += len(t.d.Inputs[i])
+	}
+	if in.channels == 0 {
+		return errors.New("task: " + t.d.Vertex.Name + " has neither a source nor an input")
+	}
+	t.aligner = barrier.New(in.channels, config.CheckpointMode.Value(t.env.Config) == "at_least_once" || config.CheckpointMode.Value(t.env.Config) == "at-least-once")
+	readers := map[int]operator.Reader{}
+	views := map[int]bool{}
+	for _, e := range t.d.Head.Node.In {
+		typ, ok := e.From.OutImpl.(operator.Type)
+		if !ok {
+			return fmt.Errorf("task: input of %s has no record type", t.d.Vertex.Name)
+		}
+		if readers[e.Input] != nil {
+			continue
+		}
+		r, err := typ.Reader(t.ops[0].Input(e.Input), perInput[e.Input])
+		if err != nil {
+			return err
+		}
+		readers[e.Input], views[e.Input] = r, typ.Views()
+		in.readers = append(in.readers, r)
+	}
+	base, first := map[int]int{}, 0
+	for i, v := range t.d.Vertex.Inputs {
+		g, err := t.env.Network.NewGate(t.ctx, t.d.Inputs[i], t.mail.notify)
+		if err != nil {
+			return fmt.Errorf("task: input %d of %s: %w", i, t.d.Vertex.Name, err)
+		}
+		g.SetRecycle(!views[v.Input])
+		in.gates = append(in.gates, &gate{g: g, reader: readers[v.Input], base: base[v.Input], first: first})
+		base[v.Input] += g.Channels()
+		first += g.Channels()
+	}
+	return nil
+}

@@ -1,0 +1,383 @@
+// Package task runs one subtask of a vertex: a chain of operators behind network inputs or a source. It is layer L2.
+//
+// A task is one goroutine. Everything that concerns its operators happens there: records, watermarks, barriers, processing-time timers
+// and mails (triggers, notices, results of background work). Its loop runs mails, then due timers, then one batch of input, and waits
+// only when there is nothing to do. Other goroutines of a task write snapshots (one per checkpoint) and sink commits.
+//
+// Life: compose the chain, open the operators (restore), RUNNING, …, end of data (every input ended; the task stays and takes part in
+// checkpoints until it is told to finish), FINISHED. Files: task.go (life and loop), compose.go, input.go, checkpoint.go, mailbox.go.
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/network"
+	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/task/barrier"
+)
+
+// Deployment says what a task runs.
+type Deployment struct {
+	Execution          graph.ExecutionID
+	JobName            string
+	Vertex             *graph.Vertex
+	Head               *graph.ChainNode
+	Subtask            int
+	Parallelism        int
+	MaxParallelism     int
+	Inputs             [][]network.Source // one per vertex input
+	Subpartitions      []int              // one per vertex output
+	ConsumerMax        map[int]int        // vertex output -> max parallelism of its consumer
+	Restore            metadata.Task
+	Restored           bool
+	RestoredCheckpoint int64
+}
+
+// Environment is what a worker gives to its tasks.
+type Environment struct {
+	Config      config.Configuration
+	Network     *network.Environment
+	FS          *fs.Registry
+	Dirs        []string // local directories, used in turn
+	StateMemory int64    // bytes for the state backend of one task
+	Logger      zerolog.Logger
+	Now         func() time.Time
+	Report      Reporter
+}
+
+// Reporter takes a task's reports; its methods are called from the task's goroutines and must not block for long.
+type Reporter interface {
+	State(id graph.ExecutionID, s pb.TaskState, f *pb.Failure)
+	Ack(ack *pb.CheckpointAck)
+	Decline(id graph.ExecutionID, checkpoint int64, f *pb.Failure)
+	Event(op graph.OperatorID, id graph.ExecutionID, payload []byte)
+}
+
+// Task is a running subtask. Its methods are safe from any goroutine.
+type Task struct {
+	d      Deployment
+	env    Environment
+	log    zerolog.Logger
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	mail   *mailbox
+	timers clockTimers
+	mark   operator.Marker
+
+	ops     []operator.Operator // chain order, head first
+	ctxs    []*operator.Context
+	parts   []*network.Partition
+	writers []interface{ Records() int64 }
+	input   input
+	source  operator.SourceHead // nil for tasks with network inputs
+
+	endOfData bool
+	suspended bool
+	finishing bool
+
+	aligner   *barrier.Aligner
+	snapshots snapshots
+	metrics   *metrics
+	composed  atomic.Bool // parts and input are set
+	done      chan struct{}
+}
+
+// ErrCanceled is the cause of a task that was told to cancel.
+var ErrCanceled = errors.New("task: canceled")
+
+// New makes a task. Run runs it.
+func New(ctx context.Context, env Environment, d Deployment) *Task {
+	t := &Task{d: d, env: env, mail: newMailbox(), done: make(chan struct{}), metrics: newMetrics()}
+	t.log = env.Logger.With().Str("vertex", d.Vertex.Name).Int("subtask", d.Subtask).Int("attempt", d.Execution.Attempt).Logger()
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	t.snapshots.running = map[int64]context.CancelFunc{}
+	return t
+}
+
+// ID is the execution that the task is.
+func (t *Task) ID() graph.ExecutionID { return t.d.Execution }
+
+// Done is closed when Run has returned.
+func (t *Task) Done() <-chan struct{} { return t.done }
+
+// Cancel ends the task without finishing it.
+func (t *Task) Cancel() {
+	t.cancel(ErrCanceled)
+	t.mail.notify()
+}
+
+// Finish lets a task end that is at the end of its data, or suspended.
+func (t *Task) Finish() {
+	t.Post(func() error {
+		t.finishing = true
+		return nil
+	})
+}
+
+// Run runs the task until it has finished, failed or was cancelled, and reports each state.
+func (t *Task) Run() {
+	defer close(t.done)
+	t.env.Report.State(t.d.Execution, pb.TaskState_INITIALIZING, nil)
+	err := t.run()
+	t.cleanup(err)
+	switch {
+	case err == nil:
+		t.env.Report.State(t.d.Execution, pb.TaskState_FINISHED, nil)
+	case errors.Is(err, ErrCanceled):
+		t.env.Report.State(t.d.Execution, pb.TaskState_CANCELED, nil)
+	default:
+		f := t.describe(err)
+		t.log.Warn().Str("kind", f.Kind).Str("operator", f.Operator).Str("detail", f.Detail).Msg(f.Message)
+		t.env.Report.State(t.d.Execution, pb.TaskState_FAILED, f)
+	}
+}
+
+type panicError struct {
+	value any
+	stack string
+	op    string
+	pos   string
+}
+
+func (p *panicError) Error() string {
+	s := fmt.Sprintf("panic in operator %s: %v", p.op, p.value)
+	if p.pos != "" {
+		s += " (reading " + p.pos + ")"
+	}
+	return s
+}
+
+func (t *Task) run() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p := &panicError{value: r, stack: string(debug.Stack()), op: t.d.Vertex.Name}
+			if c := t.mark.Current; c != nil {
+				p.op = c.Describe()
+			}
+			if t.source != nil {
+				p.pos = t.source.Position()
+			}
+			err = p
+		}
+		if cause := context.Cause(t.ctx); cause != nil && err != nil {
+			err = cause // what ended the context is the root; the error is how it showed
+		}
+	}()
+	if err := t.compose(); err != nil {
+		return err
+	}
+	t.composed.Store(true)
+	for i := len(t.ops) - 1; i >= 0; i-- {
+		if err := t.ops[i].Open(t.ctx); err != nil {
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	t.scheduleFlush()
+	t.env.Report.State(t.d.Execution, pb.TaskState_RUNNING, nil)
+	return t.loop()
+}
+
+// batch is how many records a source emits between looks at the mailbox.
+const batch = 512
+
+func (t *Task) loop() error {
+	wake := time.NewTimer(time.Hour)
+	defer wake.Stop()
+	for {
+		if err := t.mail.run(); err != nil {
+			return err
+		}
+		if err := context.Cause(t.ctx); err != nil {
+			return err
+		}
+		if t.finishing && t.drained() {
+			return t.finish()
+		}
+		if err := t.timers.run(t.Now()); err != nil {
+			return err
+		}
+		progress, err := t.input.step()
+		if err != nil {
+			return err
+		}
+		t.publish()
+		if !progress && t.mail.pending.Load() == 0 {
+			t.wait(wake)
+		}
+	}
+}
+
+// wait sleeps until a mail, input, a timer or the end.
+func (t *Task) wait(wake *time.Timer) {
+	at, ok := t.timers.next()
+	d := time.Hour
+	if ok {
+		d = time.Duration(at-t.Now()) * time.Millisecond
+		if d <= 0 {
+			return
+		}
+	}
+	wake.Reset(d)
+	start := t.metrics.idleBegin()
+	select {
+	case <-t.mail.wake:
+	case <-t.input.available():
+	case <-wake.C:
+	case <-t.ctx.Done():
+	}
+	t.metrics.idleEnd(start)
+}
+
+func (t *Task) drained() bool {
+	for _, o := range t.ops {
+		if !o.Drained() {
+			return false
+		}
+	}
+	return t.snapshots.idle()
+}
+
+func (t *Task) finish() error {
+	for _, p := range t.parts {
+		if err := p.Finish(); err != nil && !isConnection(err) { // consumers may have finished already
+			return err
+		}
+	}
+	return nil
+}
+
+func isConnection(err error) bool {
+	var c *network.ConnectionError
+	return errors.As(err, &c)
+}
+
+func (t *Task) publish() {
+	for _, o := range t.ops {
+		o.Publish()
+	}
+	var out int64
+	for _, w := range t.writers {
+		out += w.Records()
+	}
+	t.metrics.recordsIn.Store(t.input.records())
+	t.metrics.recordsOut.Store(out)
+	t.metrics.watermark.Store(t.input.watermark())
+}
+
+// scheduleFlush flushes the outputs each execution.buffer-timeout.
+func (t *Task) scheduleFlush() {
+	every := config.BufferTimeout.Value(t.env.Config).Milliseconds()
+	if every <= 0 || len(t.parts) == 0 {
+		return
+	}
+	var again func() error
+	again = func() error {
+		for _, p := range t.parts {
+			if err := p.FlushAll(); err != nil {
+				return err
+			}
+		}
+		t.At(t.Now()+every, again)
+		return nil
+	}
+	t.At(t.Now()+every, again)
+}
+
+func (t *Task) cleanup(err error) {
+	t.snapshots.abortAll()
+	if err == nil {
+		t.cancel(nil)
+	} else {
+		t.cancel(err)
+	}
+	if t.input != nil {
+		t.input.close()
+	}
+	for _, p := range t.parts {
+		p.Close()
+	}
+	for _, o := range t.ops {
+		if o == nil {
+			continue
+		}
+		if cerr := t.closeOperator(o); cerr != nil {
+			t.log.Debug().Err(cerr).Msg("close operator")
+		}
+	}
+	t.snapshots.wait()
+	t.mail.close()
+}
+
+// closeOperator closes an operator; a panic in user code there must not take the worker down.
+func (t *Task) closeOperator(o operator.Operator) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic while closing: %v", r)
+		}
+	}()
+	return o.Close()
+}
+
+func (t *Task) describe(err error) *pb.Failure {
+	f := &pb.Failure{Message: err.Error(), Kind: "error"}
+	var p *panicError
+	var u *operator.UserError
+	var fatal interface{ Fatal() bool }
+	switch {
+	case errors.As(err, &p):
+		f.Kind, f.Detail, f.Operator = "panic", p.stack, p.op
+	case isConnection(err):
+		f.Kind = "connection"
+	case errors.As(err, &u):
+		f.Operator = u.Operator
+		if t.source != nil {
+			if pos := t.source.Position(); pos != "" {
+				f.Detail = "while reading " + pos
+			}
+		}
+	}
+	if errors.As(err, &fatal) {
+		f.Fatal = fatal.Fatal()
+	}
+	return f
+}
+
+// Services of operators.
+
+// Post implements operator.Services.
+func (t *Task) Post(fn func() error) { t.mail.post(fn) }
+
+// Now implements operator.Services.
+func (t *Task) Now() int64 { return t.env.Now().UnixMilli() }
+
+// At implements operator.Services; task's goroutine only.
+func (t *Task) At(ms int64, fn func() error) { t.timers.add(ms, fn) }
+
+// Fail implements operator.Services.
+func (t *Task) Fail(err error) {
+	t.cancel(err)
+	t.mail.notify()
+}
+
+// Wake implements operator.Services.
+func (t *Task) Wake() { t.mail.notify() }
+
+// Context implements operator.Services.
+func (t *Task) Context() context.Context { return t.ctx }
+
+// SendEvent implements operator.Services.
+func (t *Task) SendEvent(op graph.OperatorID, payload []byte) {
+	t.env.Report.Event(op, t.d.Execution, payload)
+}

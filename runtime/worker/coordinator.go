@@ -1,0 +1,334 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+)
+
+// RunCoordinator serves as the job's coordinator process until the link or ctx ends: it runs the preflight checks and the enumerators.
+// One loop calls all of them, so what they send and what a snapshot says are in one order.
+func RunCoordinator(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.ProcessConfig, p *graph.Program, log zerolog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &coordinators{link: link, program: p, cfg: cfg, log: log, events: make(chan func(), 256)}
+	hello := &pb.WorkerHello{Protocol: version.Protocol, Sdk: version.Version, Pid: int32(os.Getpid()), Fingerprint: p.Graph.Fingerprint, JobId: cfg.JobID}
+	if err := link.Send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Hello{Hello: hello}}); err != nil {
+		return fmt.Errorf("worker: greet the JobMaster: %w", err)
+	}
+	received := make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() { received <- c.receive(ctx) })
+	var err error
+loop:
+	for {
+		select {
+		case fn := <-c.events:
+			fn()
+		case err = <-received:
+			break loop
+		case <-ctx.Done():
+			break loop
+		}
+	}
+	c.stopAll()
+	link.Close(context.Cause(ctx))
+	cancel()
+	wg.Wait()
+	return err
+}
+
+type coordinators struct {
+	link    rpc.CoordinatorUplink
+	program *graph.Program
+	cfg     rpc.ProcessConfig
+	log     zerolog.Logger
+	events  chan func() // everything below belongs to the loop that runs these
+	all     []*enumerator
+	checked bool
+	attempt int32
+}
+
+func (c *coordinators) receive(ctx context.Context) error {
+	for {
+		m, err := c.link.Recv()
+		if err != nil {
+			if errors.Is(err, rpc.ErrPeerClosed) || errors.Is(err, rpc.ErrClosed) || ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("worker: connection to the JobMaster: %w", err)
+		}
+		if m.GetShutdown() != nil {
+			return nil
+		}
+		select {
+		case c.events <- func() { c.handle(ctx, m) }:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *coordinators) send(m *pb.CoordinatorUp) { _ = c.link.Send(m) } // the end of the link ends the loop
+
+func (c *coordinators) fail(op string, err error, fatal bool) {
+	c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Failure{Failure: &pb.Failure{Message: err.Error(), Kind: "coordinator", Operator: op, Fatal: fatal}}})
+}
+
+func (c *coordinators) handle(ctx context.Context, m *pb.CoordinatorDown) {
+	switch m := m.GetMsg().(type) {
+	case *pb.CoordinatorDown_Start:
+		c.start(ctx, m.Start)
+	case *pb.CoordinatorDown_Snapshot:
+		c.snapshot(m.Snapshot.GetCheckpointId())
+	case *pb.CoordinatorDown_Completed:
+		for _, e := range c.all {
+			e.guard(func() error { e.e.CheckpointComplete(m.Completed.GetCheckpointId()); return nil })
+		}
+	case *pb.CoordinatorDown_OperatorEvent:
+		if e := c.find(m.OperatorEvent.GetOperatorId()); e != nil && m.OperatorEvent.GetAttempt() == c.attempt {
+			e.event(m.OperatorEvent)
+		}
+	case *pb.CoordinatorDown_SubtaskReady:
+		if e := c.find(m.SubtaskReady.GetOperatorId()); e != nil && m.SubtaskReady.GetAttempt() == c.attempt {
+			e.ready(int(m.SubtaskReady.GetSubtask()))
+		}
+	}
+}
+
+func (c *coordinators) find(id string) *enumerator {
+	for _, e := range c.all {
+		if e.id.String() == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// start checks once, and (re)makes all enumerators with the given states.
+func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
+	c.stopAll()
+	c.attempt = m.GetAttempt()
+	conf := config.Configuration(c.cfg.Config)
+	env := connector.PreflightContext{CheckpointInterval: config.CheckpointInterval.Value(conf), CheckpointTimeout: config.CheckpointTimeout.Value(conf)}
+	for _, v := range c.program.Graph.Vertices {
+		for _, op := range v.Operators {
+			half, ok := c.program.Nodes[op.ID].Coordinator.(operator.Coordinator)
+			if !ok {
+				continue
+			}
+			par := v.Parallelism
+			if p, ok := m.GetParallelism()[op.ID.String()]; ok {
+				par = int(p)
+			}
+			log := c.log.With().Str("operator", op.Name).Str("uid", op.UID).Logger()
+			if !c.checked {
+				env.Parallelism, env.Logger = par, log
+				if err := safely(func() error { return half.Preflight(ctx, env) }); err != nil {
+					c.fail(op.Name, fmt.Errorf("operator %s: %w", op.Name, err), true)
+					return
+				}
+			}
+			e := &enumerator{c: c, id: op.ID, name: op.Name, parallelism: par, log: log, readers: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
+			e.ctx, e.cancel = context.WithCancel(ctx)
+			err := safely(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
+			if err != nil {
+				e.cancel()
+				c.fail(op.Name, fmt.Errorf("operator %s: %w", op.Name, err), false)
+				return
+			}
+			if e.e == nil {
+				e.cancel()
+				continue
+			}
+			c.all = append(c.all, e)
+		}
+	}
+	c.checked = true
+	for _, e := range c.all {
+		e.guard(func() error { return e.e.Start(e.ctx) })
+	}
+	c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Ready{Ready: &pb.CoordinatorReady{}}})
+}
+
+func (c *coordinators) snapshot(id int64) {
+	s := &pb.CoordinatorSnapshot{CheckpointId: id, States: map[string][]byte{}}
+	for _, e := range c.all {
+		err := safely(func() error {
+			b, err := e.e.Snapshot(id)
+			s.States[e.id.String()] = b
+			return err
+		})
+		if err != nil {
+			s.Error = fmt.Sprintf("operator %s: snapshot: %v", e.name, err)
+		}
+	}
+	c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Snapshot{Snapshot: s}})
+}
+
+func (c *coordinators) stopAll() {
+	for _, e := range c.all {
+		e.cancel()
+		if err := safely(e.e.Close); err != nil {
+			c.log.Debug().Err(err).Str("operator", e.name).Msg("close enumerator")
+		}
+		e.closed = true
+	}
+	for _, e := range c.all {
+		e.wg.Wait() // its goroutines watch e.ctx wherever they wait
+	}
+	c.all = nil
+}
+
+// safely turns a panic of user code into an error.
+func safely(fn func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return fn()
+}
+
+// enumerator is one source's half; it implements connector.EnumeratorContext.
+type enumerator struct {
+	c           *coordinators
+	id          graph.OperatorID
+	name        string
+	parallelism int
+	log         zerolog.Logger
+	e           connector.Enumerator
+	ctx         context.Context
+	cancel      context.CancelFunc
+	wg          sync.WaitGroup
+	closed      bool
+	readers     map[int]bool
+	held        map[int][]operator.SourceEvent // for readers that are not up yet
+}
+
+func (e *enumerator) guard(fn func() error) {
+	if err := safely(fn); err != nil {
+		e.Fail(err)
+	}
+}
+
+func (e *enumerator) event(m *pb.OperatorEvent) {
+	var ev operator.SourceEvent
+	if err := json.Unmarshal(m.GetPayload(), &ev); err != nil {
+		e.Fail(fmt.Errorf("decode event of subtask %d: %w", m.GetSubtask(), err))
+		return
+	}
+	if ev.Request {
+		e.guard(func() error { e.e.HandleSplitRequest(int(m.GetSubtask())); return nil })
+	}
+}
+
+func (e *enumerator) ready(subtask int) {
+	if e.readers[subtask] {
+		return
+	}
+	e.readers[subtask] = true
+	for _, ev := range e.held[subtask] {
+		e.post(subtask, ev)
+	}
+	delete(e.held, subtask)
+	e.guard(func() error { e.e.AddReader(subtask); return nil })
+}
+
+func (e *enumerator) post(subtask int, ev operator.SourceEvent) {
+	if e.closed {
+		return
+	}
+	if !e.readers[subtask] {
+		e.held[subtask] = append(e.held[subtask], ev)
+		return
+	}
+	b, err := json.Marshal(ev)
+	if err != nil {
+		e.Fail(fmt.Errorf("encode event: %w", err))
+		return
+	}
+	e.c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_OperatorEvent{OperatorEvent: &pb.OperatorEvent{
+		OperatorId: e.id.String(), Subtask: int32(subtask), Attempt: e.c.attempt, Payload: b}}})
+}
+
+// Parallelism implements connector.EnumeratorContext.
+func (e *enumerator) Parallelism() int { return e.parallelism }
+
+// Readers implements connector.EnumeratorContext.
+func (e *enumerator) Readers() []int {
+	var r []int
+	for s := range e.readers {
+		r = append(r, s)
+	}
+	slices.Sort(r)
+	return r
+}
+
+// Assign implements connector.EnumeratorContext.
+func (e *enumerator) Assign(subtask int, splits ...connector.Split) {
+	e.post(subtask, operator.SourceEvent{Assign: splits})
+}
+
+// NoMoreSplits implements connector.EnumeratorContext.
+func (e *enumerator) NoMoreSplits(subtask int) {
+	e.post(subtask, operator.SourceEvent{NoMoreSplits: true})
+}
+
+// Async implements connector.EnumeratorContext.
+func (e *enumerator) Async(period time.Duration, work func(context.Context) (any, error), done func(any, error)) {
+	e.wg.Go(func() {
+		for {
+			var r any
+			err := safely(func() (err error) { r, err = work(e.ctx); return err })
+			select {
+			case e.c.events <- func() {
+				if !e.closed {
+					e.guard(func() error { done(r, err); return nil })
+				}
+			}:
+			case <-e.ctx.Done():
+				return
+			}
+			if period <= 0 {
+				return
+			}
+			select {
+			case <-time.After(period):
+			case <-e.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// Fail implements connector.EnumeratorContext.
+func (e *enumerator) Fail(err error) {
+	if e.closed || e.ctx.Err() != nil {
+		return
+	}
+	e.c.fail(e.name, fmt.Errorf("operator %s: %w", e.name, err), isFatal(err))
+}
+
+func isFatal(err error) bool {
+	var f interface{ Fatal() bool }
+	return errors.As(err, &f) && f.Fatal()
+}
+
+// Logger implements connector.EnumeratorContext.
+func (e *enumerator) Logger() zerolog.Logger { return e.log }

@@ -1,0 +1,297 @@
+// Package worker is what the user's binary does in the roles worker and coordinator (or inside of the embedded cluster): it speaks to
+// its TaskManager, or to the JobMaster, over a Link and runs tasks, or enumerators. It is layer L3.
+//
+// Run owns everything it starts: when its link or its context ends, every task is cancelled and waited for before it returns. A worker
+// serves one job. Its tasks exchange data through one network.Environment. Files: worker.go (tasks), coordinator.go (enumerators).
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/network"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/task"
+)
+
+// metricsInterval is how often task metrics are sent.
+const metricsInterval = time.Second
+
+// Run serves as worker until the link or ctx ends. It returns nil after an orderly end of the link.
+func Run(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, reg *fs.Registry, log zerolog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conf := config.Configuration(cfg.Config)
+	net := network.New(network.Config{
+		BufferSize:        int(config.NetworkBufferSize.Value(conf)),
+		BuffersPerChannel: config.BuffersPerChannel.Value(conf),
+		FloatingPerGate:   config.FloatingBuffers.Value(conf),
+		Token:             []byte(cfg.JobID),
+	}, log)
+	host := cfg.Host
+	if host == "" {
+		host = "localhost"
+	}
+	addr, err := net.Listen(ctx, host+":0")
+	if err != nil {
+		return errors.Join(fmt.Errorf("worker: listen for data: %w", err), net.Close())
+	}
+	w := &worker{link: link, program: p, log: log, tasks: map[graph.ExecutionID]*task.Task{}}
+	w.env = task.Environment{
+		Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
+		StateMemory: stateMemory(conf, cfg),
+	}
+	err = w.serve(ctx, cfg, addr)
+	cancel()
+	w.cancelAll()
+	return errors.Join(err, net.Close())
+}
+
+// stateMemory is one task's share of the managed memory.
+func stateMemory(conf config.Configuration, cfg rpc.ProcessConfig) int64 {
+	return int64(float64(cfg.MemoryBytes)*config.ManagedFraction.Value(conf)) / int64(max(1, cfg.Slots))
+}
+
+type worker struct {
+	link    rpc.WorkerUplink
+	program *graph.Program
+	env     task.Environment
+	log     zerolog.Logger
+
+	mu    sync.Mutex
+	tasks map[graph.ExecutionID]*task.Task
+	wg    sync.WaitGroup
+}
+
+func (w *worker) serve(ctx context.Context, cfg rpc.ProcessConfig, addr string) error {
+	hello := &pb.WorkerHello{Protocol: version.Protocol, Sdk: version.Version, Pid: int32(os.Getpid()), DataAddress: addr,
+		Fingerprint: w.program.Graph.Fingerprint, JobId: cfg.JobID}
+	if err := w.link.Send(&pb.WorkerUp{Msg: &pb.WorkerUp_Hello{Hello: hello}}); err != nil {
+		return fmt.Errorf("worker: greet: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { w.link.Close(context.Cause(ctx)) })
+	defer stop()
+	metrics := make(chan struct{})
+	mctx, mstop := context.WithCancel(ctx)
+	go func() { defer close(metrics); w.reportMetrics(mctx) }()
+	defer func() { mstop(); <-metrics }()
+	for {
+		m, err := w.link.Recv()
+		if err != nil {
+			if errors.Is(err, rpc.ErrPeerClosed) || errors.Is(err, rpc.ErrClosed) || ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("worker: connection to the TaskManager: %w", err)
+		}
+		w.handle(ctx, m)
+	}
+}
+
+func (w *worker) send(m *pb.WorkerUp) {
+	// A link that is over ends the worker through Recv; what could not be sent is void then.
+	_ = w.link.Send(m)
+}
+
+func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
+	switch m := m.GetMsg().(type) {
+	case *pb.WorkerDown_Deploy:
+		w.deploy(ctx, m.Deploy.GetTasks())
+	case *pb.WorkerDown_Cancel:
+		for _, id := range m.Cancel.GetExecutionIds() {
+			if t := w.task(id); t != nil {
+				t.Cancel()
+			} else if e, err := graph.ParseExecutionID(id); err == nil {
+				w.State(e, pb.TaskState_CANCELED, nil)
+			}
+		}
+	case *pb.WorkerDown_Trigger:
+		for _, id := range m.Trigger.GetExecutionIds() {
+			if t := w.task(id); t != nil {
+				t.Trigger(m.Trigger)
+			} else if e, err := graph.ParseExecutionID(id); err == nil {
+				w.Decline(e, m.Trigger.GetCheckpointId(), &pb.Failure{Message: "the task is not running", Kind: "not-running"})
+			}
+		}
+	case *pb.WorkerDown_Completed:
+		w.each(func(t *task.Task) { t.CheckpointComplete(m.Completed.GetCheckpointId()) })
+	case *pb.WorkerDown_Aborted:
+		w.each(func(t *task.Task) { t.CheckpointAborted(m.Aborted.GetCheckpointId(), m.Aborted.GetResume()) })
+	case *pb.WorkerDown_OperatorEvent:
+		w.operatorEvent(m.OperatorEvent)
+	case *pb.WorkerDown_Finish:
+		for _, id := range m.Finish.GetExecutionIds() {
+			if t := w.task(id); t != nil {
+				t.Finish()
+			}
+		}
+	}
+}
+
+func (w *worker) task(id string) *task.Task {
+	e, err := graph.ParseExecutionID(id)
+	if err != nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tasks[e]
+}
+
+func (w *worker) each(fn func(*task.Task)) {
+	w.mu.Lock()
+	all := make([]*task.Task, 0, len(w.tasks))
+	for _, t := range w.tasks {
+		all = append(all, t)
+	}
+	w.mu.Unlock()
+	for _, t := range all {
+		fn(t)
+	}
+}
+
+func (w *worker) operatorEvent(e *pb.OperatorEvent) {
+	id, err := graph.ParseID(e.GetOperatorId())
+	if err != nil {
+		return
+	}
+	w.each(func(t *task.Task) {
+		if x := t.ID(); x.Subtask == int(e.GetSubtask()) && x.Attempt == int(e.GetAttempt()) {
+			t.OperatorEvent(graph.OperatorID{ID: id}, e.GetPayload())
+		}
+	})
+}
+
+// deploy starts tasks. Tasks of older attempts are cancelled first, and waited for: they may hold the resources of the new ones
+// (a JobMaster that took over knows nothing of them).
+func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment) {
+	newest := 0
+	for _, d := range ds {
+		newest = max(newest, int(d.GetAttempt()))
+	}
+	var old []*task.Task
+	w.each(func(t *task.Task) {
+		if t.ID().Attempt < newest {
+			t.Cancel()
+			old = append(old, t)
+		}
+	})
+	for _, d := range ds {
+		t, err := w.make(ctx, d)
+		if err != nil {
+			if e, perr := graph.ParseExecutionID(d.GetExecutionId()); perr == nil {
+				w.State(e, pb.TaskState_FAILED, &pb.Failure{Message: err.Error(), Kind: "deploy"})
+			}
+			continue
+		}
+		w.mu.Lock()
+		w.tasks[t.ID()] = t
+		w.mu.Unlock()
+		w.wg.Go(func() {
+			for _, o := range old {
+				<-o.Done()
+			}
+			t.Run()
+			w.mu.Lock()
+			delete(w.tasks, t.ID())
+			w.mu.Unlock()
+		})
+	}
+}
+
+func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, error) {
+	e, err := graph.ParseExecutionID(d.GetExecutionId())
+	if err != nil {
+		return nil, fmt.Errorf("worker: deploy: %w", err)
+	}
+	v, head := w.program.Graph.Vertex(e.Vertex), w.program.Heads[e.Vertex]
+	if v == nil || head == nil {
+		return nil, fmt.Errorf("worker: deploy %s: this binary's graph has no such vertex", d.GetExecutionId())
+	}
+	td := task.Deployment{
+		Execution: e, JobName: w.program.Graph.Name, Vertex: v, Head: head, Subtask: int(d.GetSubtask()),
+		Parallelism: int(d.GetParallelism()), MaxParallelism: int(d.GetMaxParallelism()),
+		Restored: d.GetRestoredCheckpointId() > 0, RestoredCheckpoint: d.GetRestoredCheckpointId(), ConsumerMax: map[int]int{},
+	}
+	for _, g := range d.GetInputs() {
+		var in []network.Source
+		for _, c := range g.GetChannels() {
+			p, err := graph.ParseExecutionID(c.GetProducer())
+			if err != nil {
+				return nil, fmt.Errorf("worker: deploy %s: input: %w", d.GetExecutionId(), err)
+			}
+			in = append(in, network.Source{Partition: network.PartitionID{Producer: p, Output: int(c.GetOutput())}, Subpartition: int(c.GetSubpartition()), Address: c.GetAddress()})
+		}
+		td.Inputs = append(td.Inputs, in)
+	}
+	for i, o := range d.GetOutputs() {
+		td.Subpartitions = append(td.Subpartitions, int(o.GetSubpartitions()))
+		if c := w.program.Graph.Vertex(v.Outputs[i].To); c != nil {
+			td.ConsumerMax[i] = c.MaxParallelism
+		}
+	}
+	if b := d.GetRestore(); len(b) > 0 {
+		if td.Restore, err = metadata.DecodeTask(b); err != nil {
+			return nil, fmt.Errorf("worker: deploy %s: restore: %w", d.GetExecutionId(), err)
+		}
+	}
+	return task.New(ctx, w.env, td), nil
+}
+
+func (w *worker) cancelAll() {
+	w.each(func(t *task.Task) { t.Cancel() })
+	w.wg.Wait()
+}
+
+func (w *worker) reportMetrics(ctx context.Context) {
+	tick := time.NewTicker(metricsInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			m := &pb.WorkerMetrics{TimeMs: now.UnixMilli()}
+			w.each(func(t *task.Task) { m.Tasks = append(m.Tasks, t.Metrics()) })
+			if len(m.Tasks) > 0 {
+				w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_Metrics{Metrics: m}})
+			}
+		}
+	}
+}
+
+// State implements task.Reporter. Metrics of a task that ends are sent first, so that its totals are right.
+func (w *worker) State(id graph.ExecutionID, s pb.TaskState, f *pb.Failure) {
+	if s == pb.TaskState_FINISHED || s == pb.TaskState_END_OF_DATA {
+		if t := w.task(id.String()); t != nil {
+			w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_Metrics{Metrics: &pb.WorkerMetrics{TimeMs: time.Now().UnixMilli(), Tasks: []*pb.TaskMetrics{t.Metrics()}}}})
+		}
+	}
+	w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_TaskState{TaskState: &pb.TaskStateChanged{ExecutionId: id.String(), State: s, Failure: f}}})
+}
+
+// Ack implements task.Reporter.
+func (w *worker) Ack(a *pb.CheckpointAck) {
+	w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_Ack{Ack: a}})
+}
+
+// Decline implements task.Reporter.
+func (w *worker) Decline(id graph.ExecutionID, checkpoint int64, f *pb.Failure) {
+	w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_Declined{Declined: &pb.CheckpointDeclined{ExecutionId: id.String(), CheckpointId: checkpoint, Failure: f}}})
+}
+
+// Event implements task.Reporter.
+func (w *worker) Event(op graph.OperatorID, id graph.ExecutionID, payload []byte) {
+	w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_OperatorEvent{OperatorEvent: &pb.OperatorEvent{OperatorId: op.String(), Subtask: int32(id.Subtask), Attempt: int32(id.Attempt), Payload: payload}}})
+}

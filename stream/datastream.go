@@ -1,0 +1,202 @@
+package stream
+
+import (
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/serde"
+)
+
+// Collector emits the results of a function.
+type Collector[R any] = operator.Collector[R]
+
+// Stream is any stream of T: a DataStream or what embeds one.
+type Stream[T any] interface{ dataStream() DataStream[T] }
+
+// DataStream is a stream of T.
+type DataStream[T any] struct {
+	env *Environment
+	ins []upstream
+}
+
+type upstream struct {
+	node *graph.Node
+	part graph.Partitioner
+}
+
+func (s DataStream[T]) dataStream() DataStream[T] { return s }
+
+// edges are the inputs of a node that follows s.
+func (s DataStream[T]) edges(input int) []graph.Edge {
+	var in []graph.Edge
+	for _, u := range s.ins {
+		in = append(in, graph.Edge{From: u.node, Input: input, Partitioner: u.part})
+	}
+	return in
+}
+
+func (s DataStream[T]) with(p graph.Partitioner) DataStream[T] {
+	out := DataStream[T]{env: s.env}
+	for _, u := range s.ins {
+		out.ins = append(out.ins, upstream{u.node, p})
+	}
+	return out
+}
+
+// SingleOutputStreamOperator is a stream that an operator made, with the operator's own settings.
+type SingleOutputStreamOperator[T any] struct {
+	DataStream[T]
+	node *graph.Node
+}
+
+// DataStreamSource is the stream of a source.
+type DataStreamSource[T any] struct{ SingleOutputStreamOperator[T] }
+
+// Name sets the operator's name, as shown in plans and logs.
+func (s SingleOutputStreamOperator[T]) Name(name string) SingleOutputStreamOperator[T] {
+	s.node.Name = name
+	return s
+}
+
+// UID sets the operator's identity: state in savepoints is found by it. It must be unique in the job and stay the same over versions.
+func (s SingleOutputStreamOperator[T]) UID(uid string) SingleOutputStreamOperator[T] {
+	s.node.UID = uid
+	return s
+}
+
+// SetParallelism sets the number of subtasks.
+func (s SingleOutputStreamOperator[T]) SetParallelism(n int) SingleOutputStreamOperator[T] {
+	if n < 1 {
+		s.env.mistake("parallelism %d is not positive", n)
+		return s
+	}
+	s.node.Parallelism = n
+	return s
+}
+
+// SetMaxParallelism sets the number of key groups.
+func (s SingleOutputStreamOperator[T]) SetMaxParallelism(n int) SingleOutputStreamOperator[T] {
+	s.node.MaxParallelism = n
+	return s
+}
+
+// StartNewChain lets this operator begin a task of its own; what follows may still be chained to it.
+func (s SingleOutputStreamOperator[T]) StartNewChain() SingleOutputStreamOperator[T] {
+	s.node.Chaining = graph.ChainHead
+	return s
+}
+
+// DisableChaining gives the operator a task of its own.
+func (s SingleOutputStreamOperator[T]) DisableChaining() SingleOutputStreamOperator[T] {
+	s.node.Chaining = graph.ChainNever
+	return s
+}
+
+// next adds an operator with one input.
+func next[T, R any](s DataStream[T], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
+	n := s.env.add(&graph.Node{Kind: kind, Name: name, In: s.edges(0), Impl: f})
+	return output[R](s.env, n)
+}
+
+// Map applies fn to each record.
+func (s DataStream[T]) Map[R any](fn func(T) R) SingleOutputStreamOperator[R] {
+	return next[T, R](s, "map", "Map", operator.Map(fn))
+}
+
+// TryMap applies fn to each record; an error fails the task.
+func (s DataStream[T]) TryMap[R any](fn func(T) (R, error)) SingleOutputStreamOperator[R] {
+	return next[T, R](s, "map", "Map", operator.TryMap(fn))
+}
+
+// Filter keeps the records for which fn is true.
+func (s DataStream[T]) Filter(fn func(T) bool) SingleOutputStreamOperator[T] {
+	return next[T, T](s, "filter", "Filter", operator.Filter(fn))
+}
+
+// FlatMap applies fn, which emits any number of results; an error fails the task.
+func (s DataStream[T]) FlatMap[R any](fn func(v T, out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	return next[T, R](s, "flatmap", "Flat Map", operator.FlatMap(fn))
+}
+
+// Union merges streams of one type. The order between streams is not defined; the watermark is the least of theirs.
+func (s DataStream[T]) Union(others ...Stream[T]) DataStream[T] {
+	out := DataStream[T]{env: s.env, ins: append([]upstream(nil), s.ins...)}
+	for _, o := range others {
+		d := o.dataStream()
+		if d.env != s.env {
+			s.env.mistake("union of streams of different environments")
+			continue
+		}
+		out.ins = append(out.ins, d.ins...)
+	}
+	return out
+}
+
+// Rebalance deals records out to the next operator's subtasks in turn.
+func (s DataStream[T]) Rebalance() DataStream[T] { return s.with(graph.Rebalance) }
+
+// Broadcast sends each record to every subtask of the next operator.
+func (s DataStream[T]) Broadcast() DataStream[T] { return s.with(graph.Broadcast) }
+
+// Forward sends records to the subtask of the same index; both operators need the same parallelism.
+func (s DataStream[T]) Forward() DataStream[T] { return s.with(graph.Forward) }
+
+// KeyBy partitions the stream by key: all records of a key meet in one subtask.
+func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
+	k := KeyedStream[K, T]{env: s.env, in: s, site: callSite()}
+	codec, err := serde.For[K]()
+	if err != nil {
+		s.env.mistake("KeyBy: the key cannot be encoded: %v", err)
+		return k
+	}
+	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec}
+	if t, err := operator.TypeOf[K](); err == nil {
+		k.keyType = t.Name()
+	}
+	return k
+}
+
+// SinkTo writes the stream to a sink.
+func (s DataStream[T]) SinkTo(sink connector.Sink[T]) DataStreamSink[T] {
+	if v, ok := sink.(connector.Validator); ok {
+		if err := v.Validate(); err != nil {
+			s.env.mistake("sink: %v", err)
+		}
+	}
+	n := s.env.add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", Stateful: true, In: s.edges(0), Impl: operator.Sink(sink)})
+	if c := operator.SinkCoordinator(sink); c != nil {
+		n.Coordinated, n.Coordinator = true, c
+	}
+	if _, ok := sink.(connector.CommittingSink[T]); !ok {
+		n.Stateful = false
+	}
+	return DataStreamSink[T]{s.env, n}
+}
+
+// DataStreamSink is the end of a stream.
+type DataStreamSink[T any] struct {
+	env  *Environment
+	node *graph.Node
+}
+
+// Name sets the sink's name.
+func (s DataStreamSink[T]) Name(name string) DataStreamSink[T] {
+	s.node.Name = "Sink: " + name
+	return s
+}
+
+// UID sets the sink's identity in savepoints.
+func (s DataStreamSink[T]) UID(uid string) DataStreamSink[T] {
+	s.node.UID = uid
+	return s
+}
+
+// SetParallelism sets the number of subtasks.
+func (s DataStreamSink[T]) SetParallelism(n int) DataStreamSink[T] {
+	if n < 1 {
+		s.env.mistake("parallelism %d is not positive", n)
+		return s
+	}
+	s.node.Parallelism = n
+	return s
+}

@@ -1,0 +1,174 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/state"
+)
+
+// Environment is where a program's graph is built. It is not safe for concurrent use.
+type Environment struct {
+	name string
+	conf config.Configuration // submitted; wins over what the program sets
+	prog config.Configuration // set by the program
+	args []string
+	g    graph.StreamGraph
+	errs []error
+}
+
+func newEnvironment(name string, conf config.Configuration, args []string) *Environment {
+	return &Environment{name: name, conf: conf, prog: config.Configuration{}, args: args}
+}
+
+// Args are the program's arguments, without its name; the same in every role.
+func (e *Environment) Args() []string { return e.args }
+
+// CheckpointingMode is the guarantee inside of the job.
+type CheckpointingMode string
+
+const (
+	ExactlyOnce CheckpointingMode = "exactly_once"
+)
+
+// EnableCheckpointing turns checkpoints on. A submitted execution.checkpointing.interval (-D) wins over the interval given here.
+func (e *Environment) EnableCheckpointing(interval time.Duration, mode CheckpointingMode) *Environment {
+	if interval < 10*time.Millisecond {
+		e.mistake("checkpoint interval %v is below 10 ms", interval)
+		return e
+	}
+	config.CheckpointInterval.Set(e.prog, interval)
+	config.CheckpointMode.Set(e.prog, string(mode))
+	return e
+}
+
+// SetParallelism sets the parallelism of operators that set none. A submitted one (-p) wins.
+func (e *Environment) SetParallelism(n int) *Environment {
+	config.Parallelism.Set(e.prog, n)
+	return e
+}
+
+// SetMaxParallelism sets the number of key groups of operators that set none.
+func (e *Environment) SetMaxParallelism(n int) *Environment {
+	config.MaxParallelism.Set(e.prog, n)
+	return e
+}
+
+// Set sets a configuration value for the job, under Flink's key; a submitted value wins. Unknown keys are mistakes.
+func (e *Environment) Set(key, value string) *Environment {
+	if err := config.Validate(config.Configuration{key: value}); err != nil {
+		e.mistake("%v", err)
+		return e
+	}
+	e.prog[key] = value
+	return e
+}
+
+// Config is the job's effective value of a configuration key; ok is false when neither the submission nor the program set it.
+func (e *Environment) Config(key string) (value string, ok bool) {
+	value, ok = e.effective()[key]
+	return value, ok
+}
+
+func (e *Environment) effective() config.Configuration {
+	c := e.prog.Clone()
+	if c == nil {
+		c = config.Configuration{}
+	}
+	for k, v := range e.conf {
+		c[k] = v
+	}
+	return c
+}
+
+// mistake records an error at the user's call.
+func (e *Environment) mistake(format string, args ...any) {
+	e.errs = append(e.errs, fmt.Errorf("%s: %s", callSite(), fmt.Sprintf(format, args...)))
+}
+
+// callSite is file:line of the first caller outside of this package.
+func callSite() string {
+	var pcs [16]uintptr
+	n := runtime.Callers(2, pcs[:])
+	frames := runtime.CallersFrames(pcs[:n])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/thalweg/thalweg/stream.") || strings.HasSuffix(f.File, "_test.go") {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return "?"
+		}
+	}
+}
+
+func (e *Environment) add(n *graph.Node) *graph.Node {
+	n.CallSite = callSite()
+	e.g.Nodes = append(e.g.Nodes, n)
+	return n
+}
+
+// translate checks the graph and chains it.
+func (e *Environment) translate() (*graph.Program, error) {
+	if len(e.errs) > 0 {
+		return nil, errors.Join(e.errs...)
+	}
+	c := e.effective()
+	e.g.Name = e.name
+	if n := config.PipelineName.Value(c); n != "" {
+		e.g.Name = n
+	}
+	sinks := false
+	for _, n := range e.g.Nodes {
+		sinks = sinks || n.OutImpl == nil
+	}
+	if len(e.g.Nodes) > 0 && !sinks {
+		return nil, errors.New("the program has no sink: nothing would come of it; add SinkTo or Print")
+	}
+	return graph.Translate(&e.g, graph.Options{
+		Parallelism: config.Parallelism.Value(c), MaxParallelism: config.MaxParallelism.Value(c), Chaining: config.OperatorChaining.Value(c),
+		Protocol: version.Protocol, SDK: version.Version, Config: c, DefaultMax: state.DefaultMaxParallelism,
+	})
+}
+
+// FromSource adds a source. Its records get their event time from the watermark strategy's function, or keep the source's own.
+func (e *Environment) FromSource[T any](src connector.Source[T], wm WatermarkStrategy[T], name string) DataStreamSource[T] {
+	if v, ok := src.(connector.Validator); ok {
+		if err := v.Validate(); err != nil {
+			e.mistake("source %q: %v", name, err)
+		}
+	}
+	n := e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true, Stateful: true, Coordinated: true,
+		Bounded: src.Boundedness() == connector.Bounded, Detail: wm.String(),
+		Impl: operator.Source(src, wm.watermarks()), Coordinator: operator.SourceCoordinator(src)})
+	return DataStreamSource[T]{output[T](e, n)}
+}
+
+// FromCollection adds a bounded source of the given elements. It has parallelism 1.
+func (e *Environment) FromCollection[T any](elements ...T) DataStreamSource[T] {
+	src := &collection[T]{elements: elements}
+	s := e.FromSource[T](src, NoWatermarks[T](), "Collection Source")
+	s.node.Parallelism = 1
+	s.node.CallSite = callSite()
+	return s
+}
+
+// output completes a node whose records have type T.
+func output[T any](e *Environment, n *graph.Node) SingleOutputStreamOperator[T] {
+	t, err := operator.TypeOf[T]()
+	if err != nil {
+		e.mistake("%s: %v", n.Name, err)
+	} else {
+		n.OutImpl, n.OutType = t, t.Name()
+	}
+	return SingleOutputStreamOperator[T]{DataStream[T]{env: e, ins: []upstream{{node: n}}}, n}
+}

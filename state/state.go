@@ -17,6 +17,8 @@ import (
 	"context"
 	"io"
 
+	"github.com/rs/zerolog"
+
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/serde"
 )
@@ -180,4 +182,16 @@ type Config struct {
 	// Restore are the handles to start from; those that do not intersect Range are ignored, others are cut to it.
 	Restore []Handle
 	Source  Source
+	// Context bounds the reads of a restore, which go on until the tables are open; nil is context.Background.
+	Context context.Context
+	// Logger is what the backend reports to; the zero value discards.
+	Logger zerolog.Logger
+}
+
+// RestoreContext is Context or its default.
+func (c *Config) RestoreContext() context.Context {
+	if c.Context == nil {
+		return context.Background()
+	}
+	return c.Context
 }

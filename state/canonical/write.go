@@ -1,0 +1,212 @@
+package canonical
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+)
+
+// Format is the value of state.Handle.Format.
+const Format = "canonical"
+
+const (
+	magic      = "TWKS"
+	endMagic   = "TWKE"
+	version    = 1
+	chunkBytes = 64 << 10
+	headBytes  = 12
+	chunkHead  = 16
+	maxHeader  = 64 << 20
+	maxChunk   = 1 << 30
+)
+
+// KindTable and KindTimers are the kinds of state.TableMeta.
+const (
+	KindTable  = "table"
+	KindTimers = "timers"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+type header struct {
+	MaxParallelism int         `json:"maxParallelism"`
+	Start          int         `json:"start"`
+	End            int         `json:"end"`
+	Tables         []tableHead `json:"tables"`
+}
+
+type tableHead struct {
+	Name  string       `json:"name"`
+	Kind  string       `json:"kind"`
+	Key   serde.Schema `json:"key"`
+	Value serde.Schema `json:"value"`
+}
+
+// Writer writes one file. Groups are begun in ascending order; entries belong to the group begun last.
+type Writer struct {
+	w       *bufio.Writer
+	pos     int64
+	rng     state.Range
+	group   int // the next group to begin
+	offsets []int64
+	chunk   []byte // head and payload of the chunk being filled
+	table   int
+	entries uint32
+	counts  []int64
+	err     error
+}
+
+func newWriter(w io.Writer, maxParallelism int, rng state.Range, tables []state.TableMeta) (*Writer, error) {
+	h := header{MaxParallelism: maxParallelism, Start: rng.Start, End: rng.End}
+	for _, t := range tables {
+		h.Tables = append(h.Tables, tableHead{t.Name, t.Kind, t.Key, t.Value})
+	}
+	js, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("canonical: header: %w", err)
+	}
+	b := append([]byte(magic), version, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(js)))
+	b = append(b, js...)
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(js, castagnoli))
+	x := &Writer{w: bufio.NewWriterSize(w, 128<<10), rng: rng, group: rng.Start, table: -1, counts: make([]int64, len(tables))}
+	x.write(b)
+	return x, x.err
+}
+
+func (w *Writer) write(b []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+		w.pos += int64(len(b))
+	}
+}
+
+// Begin starts key group g and leaves the groups before it empty.
+func (w *Writer) Begin(g int) error {
+	w.flushChunk()
+	if g < w.group || g >= w.rng.End {
+		return fmt.Errorf("canonical: key group %d begun out of order or outside of [%d, %d)", g, w.rng.Start, w.rng.End)
+	}
+	for ; w.group <= g; w.group++ {
+		w.offsets = append(w.offsets, w.pos)
+	}
+	return w.err
+}
+
+// Entry adds an entry of a table; the file takes copies. The error is the first one of all writes.
+func (w *Writer) Entry(table int, ns state.Namespace, key, value []byte) error {
+	w.open(table, len(key)+len(value))
+	w.chunk = binary.LittleEndian.AppendUint64(w.chunk, uint64(ns))
+	w.chunk = appendBlob(w.chunk, key)
+	w.chunk = appendBlob(w.chunk, value)
+	return w.err
+}
+
+// Timer adds an entry of a timer set.
+func (w *Writer) Timer(table int, ns state.Namespace, at int64, key []byte) error {
+	w.open(table, len(key))
+	w.chunk = binary.LittleEndian.AppendUint64(w.chunk, uint64(ns))
+	w.chunk = binary.LittleEndian.AppendUint64(w.chunk, uint64(at))
+	w.chunk = appendBlob(w.chunk, key)
+	return w.err
+}
+
+func appendBlob(dst, b []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(b)))
+	return append(dst, b...)
+}
+
+func (w *Writer) open(table, more int) {
+	if w.table != table || len(w.chunk)+more > chunkBytes {
+		w.flushChunk()
+		w.table = table
+		w.chunk = append(w.chunk[:0], make([]byte, chunkHead)...)
+	}
+	w.entries++
+	w.counts[table]++
+}
+
+func (w *Writer) flushChunk() {
+	if w.entries > 0 {
+		b := w.chunk
+		binary.LittleEndian.PutUint32(b[0:], uint32(w.table))
+		binary.LittleEndian.PutUint32(b[4:], w.entries)
+		binary.LittleEndian.PutUint32(b[8:], uint32(len(b)-chunkHead))
+		binary.LittleEndian.PutUint32(b[12:], chunkSum(b))
+		w.write(b)
+	}
+	w.table, w.entries = -1, 0
+}
+
+// chunkSum covers the head without the sum, and the payload.
+func chunkSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[chunkHead:])
+}
+
+func (w *Writer) finish() ([]int64, error) {
+	w.flushChunk()
+	for ; w.group <= w.rng.End; w.group++ {
+		w.offsets = append(w.offsets, w.pos)
+	}
+	var b []byte
+	for _, o := range w.offsets {
+		b = binary.LittleEndian.AppendUint64(b, uint64(o))
+	}
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	w.write(append(b, endMagic...))
+	if w.err == nil {
+		w.err = w.w.Flush()
+	}
+	return w.offsets, w.err
+}
+
+// Write makes a handle in canonical form: it opens an exclusive file of sink, lets fill write the entries group by group, and
+// commits. When anything fails, or ctx ends, the file is given up.
+func Write(ctx context.Context, sink state.Sink, maxParallelism int, rng state.Range, tables []state.TableMeta,
+	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
+	s, err := sink.Create(ctx, state.Exclusive)
+	if err != nil {
+		return state.Handle{}, fmt.Errorf("canonical: create file: %w", err)
+	}
+	h, err := write(ctx, s, maxParallelism, rng, tables, fill)
+	if err != nil {
+		s.Abort()
+		return state.Handle{}, err
+	}
+	ref, err := s.Commit()
+	if err != nil {
+		return state.Handle{}, fmt.Errorf("canonical: commit file: %w", err)
+	}
+	h.Files = []state.File{{Key: "state", Ref: ref}}
+	return h, nil
+}
+
+func write(ctx context.Context, s state.Stream, maxParallelism int, rng state.Range, tables []state.TableMeta,
+	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
+	w, err := newWriter(s, maxParallelism, rng, tables)
+	if err != nil {
+		return state.Handle{}, err
+	}
+	if err := fill(ctx, w); err != nil {
+		return state.Handle{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return state.Handle{}, fmt.Errorf("canonical: write: %w", err)
+	}
+	offsets, err := w.finish()
+	if err != nil {
+		return state.Handle{}, fmt.Errorf("canonical: write: %w", err)
+	}
+	metas := append([]state.TableMeta(nil), tables...)
+	for i := range metas {
+		metas[i].Stored = w.counts[i]
+	}
+	return state.Handle{Format: Format, Range: rng, Tables: metas, Offsets: offsets, Size: w.pos, New: w.pos}, nil
+}

@@ -1,0 +1,17 @@
+package hashmap_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/backend"
+	"github.com/thalweg/thalweg/state/statetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var factory = statetest.Factory{Name: "hashmap", New: func(cfg state.Config) (state.Backend, error) { return backend.New(backend.HashMap, cfg) }}
+
+func TestModel(t *testing.T) { statetest.Model(t, factory) }

@@ -1,0 +1,235 @@
+package hashmap
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/canonical"
+	"github.com/thalweg/thalweg/state/internal/slots"
+)
+
+// OpenTable returns the table with the restored entries of its name. Opening a name again with the same types returns the same table.
+func OpenTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V]) (state.Table[K, V], error) {
+	if s, ok := b.names[desc.Name]; ok {
+		t, ok := s.(*table[K, V])
+		if !ok {
+			return nil, fmt.Errorf("hashmap: open %q: it is open already as another kind or with other types", desc.Name)
+		}
+		return t, nil
+	}
+	t := &table[K, V]{b: b, desc: desc, clock: b.clock, pool: slots.NewPool[K, V](b.clock), spaces: map[state.Namespace]*slots.Space[K, V]{}}
+	t.mutable = serde.Mutable(desc.Value)
+	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
+	if err := add(b, t, desc.Key, desc.Value, t.load); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+type table[K comparable, V any] struct {
+	clock *slots.Clock
+	// The place of the last Ref: most streams hit some keys again and again.
+	last struct {
+		page *slots.Page[K, V]
+		slot uint32
+		hash uint32
+		ns   state.Namespace
+	}
+	lastNS    state.Namespace
+	lastSpace *slots.Space[K, V]
+
+	b                         *Backend
+	desc                      state.TableDesc[K, V]
+	pool                      *slots.Pool[K, V]
+	spaces                    map[state.Namespace]*slots.Space[K, V]
+	n                         int
+	mutable, copyKey, copyVal bool
+}
+
+// space returns the space of ns, nil when it holds nothing.
+func (t *table[K, V]) space(ns state.Namespace) *slots.Space[K, V] {
+	if t.lastSpace != nil && t.lastNS == ns {
+		return t.lastSpace
+	}
+	s := t.spaces[ns]
+	if s != nil {
+		t.lastNS, t.lastSpace = ns, s
+	}
+	return s
+}
+
+func (t *table[K, V]) newSpace(ns state.Namespace) *slots.Space[K, V] {
+	s := slots.NewSpace(t.pool)
+	t.spaces[ns] = s
+	t.lastNS, t.lastSpace = ns, s
+	return s
+}
+
+// Get implements state.Table.
+func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, err error) {
+	s := t.space(ns)
+	if s == nil {
+		return v, false, nil
+	}
+	id, ok := s.Find(k.Hash, k.Key)
+	if !ok {
+		return v, false, nil
+	}
+	p, i := s.At(id)
+	return p.Vals[i], true, nil
+}
+
+// Ref implements state.Table.
+func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) {
+	if p := t.last.page; p != nil && t.last.hash == k.Hash && t.last.ns == ns && p.Epoch == t.clock.Epoch && p.Keys[t.last.slot] == k.Key {
+		return &p.Vals[t.last.slot], true, nil
+	}
+	p, i, found := t.place(k, ns, true)
+	t.last.page, t.last.slot, t.last.hash, t.last.ns = p, i, k.Hash, ns
+	return &p.Vals[i], found, nil
+}
+
+// place finds or makes the writable slot of a key. With own set the value is ready for changes in place.
+func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slots.Page[K, V], uint32, bool) {
+	s := t.space(ns)
+	if s == nil {
+		s = t.newSpace(ns)
+	} else if id, ok := s.Find(k.Hash, k.Key); ok {
+		p, i := s.Writable(id)
+		if t.mutable && p.Owned>>i&1 == 0 {
+			if own {
+				p.Vals[i] = t.desc.Value.Clone(p.Vals[i])
+			}
+			p.Owned |= 1 << i
+		}
+		return p, i, true
+	}
+	key := k.Key
+	if t.copyKey {
+		key = t.desc.Key.Clone(key)
+	}
+	_, p, i := s.Insert(k.Hash, key)
+	t.n++
+	return p, i, false
+}
+
+// Put implements state.Table.
+func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
+	if t.copyVal {
+		v = t.desc.Value.Clone(v)
+	}
+	t.store(k, ns, v)
+	return nil
+}
+
+func (t *table[K, V]) store(k state.Key[K], ns state.Namespace, v V) {
+	t.last.page = nil
+	p, i, _ := t.place(k, ns, false)
+	p.Vals[i] = v
+}
+
+// Delete implements state.Table.
+func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
+	t.last.page = nil
+	s := t.space(ns)
+	if s == nil {
+		return nil
+	}
+	id, ok := s.Find(k.Hash, k.Key)
+	if !ok {
+		return nil
+	}
+	s.Delete(id)
+	t.n--
+	if s.Len() == 0 {
+		return t.DropNamespace(ns)
+	}
+	return nil
+}
+
+// Namespaces implements state.Table.
+func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, error) {
+	n := len(dst)
+	for ns := range t.spaces {
+		dst = append(dst, ns)
+	}
+	slices.Sort(dst[n:])
+	return dst, nil
+}
+
+// Scan implements state.Table. Changes that fn makes through v are not seen as changes: v is for reading.
+func (t *table[K, V]) Scan(ns state.Namespace, fn func(k state.Key[K], v *V) error) error {
+	s := t.space(ns)
+	if s == nil {
+		return nil
+	}
+	for _, p := range s.Pages() {
+		for l := p.Live; l != 0; l &= l - 1 {
+			i := bits.TrailingZeros64(l)
+			h := p.Hash[i]
+			if err := fn(state.Key[K]{Key: p.Keys[i], Hash: h, Group: state.GroupOf(h, t.b.cfg.MaxParallelism)}, &p.Vals[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// DropNamespace implements state.Table.
+func (t *table[K, V]) DropNamespace(ns state.Namespace) error {
+	t.last.page = nil
+	s := t.spaces[ns]
+	if s == nil {
+		return nil
+	}
+	if t.lastSpace == s {
+		t.lastSpace = nil
+	}
+	t.n -= s.Len()
+	s.Drop()
+	delete(t.spaces, ns)
+	return nil
+}
+
+// Len implements state.Table.
+func (t *table[K, V]) Len() int { return t.n }
+
+func (t *table[K, V]) meta() state.TableMeta {
+	return state.TableMeta{Name: t.desc.Name, Kind: canonical.KindTable, Key: t.desc.Key.Schema(), Value: t.desc.Value.Schema(), Stored: int64(t.n)}
+}
+
+func (t *table[K, V]) size() int64 {
+	var k K
+	var v V
+	return int64(t.n) * int64(unsafe.Sizeof(k)+unsafe.Sizeof(v)+16)
+}
+
+func (t *table[K, V]) freeze() view {
+	t.last.page = nil
+	v := &tableView[K, V]{key: t.desc.Key, value: t.desc.Value}
+	for ns, s := range t.spaces {
+		v.parts = append(v.parts, frozen[K, V]{ns, slices.Clone(s.Pages())})
+	}
+	return v
+}
+
+func (t *table[K, V]) load(value serde.Codec[V], r *canonical.Reader) error {
+	return r.Scan(t.desc.Name, func(e *canonical.Entry) error {
+		key, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism)
+		if err != nil {
+			return err
+		}
+		v, n, err := value.Decode(e.Value)
+		if err != nil {
+			return err
+		}
+		if n != len(e.Value) {
+			return fmt.Errorf("value of %d bytes, %d decoded: %w", len(e.Value), n, canonical.ErrCorrupt)
+		}
+		return t.Put(key, e.Namespace, v)
+	})
+}

@@ -1,0 +1,93 @@
+package hashmap
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/canonical"
+	"github.com/thalweg/thalweg/state/internal/timerset"
+)
+
+// OpenTimers returns the timer set with the restored timers of its name.
+func OpenTimers[K comparable](b *Backend, desc state.TimersDesc[K]) (state.Timers[K], error) {
+	if s, ok := b.names[desc.Name]; ok {
+		t, ok := s.(*timers[K])
+		if !ok {
+			return nil, fmt.Errorf("hashmap: open %q: it is open already as another kind or with other types", desc.Name)
+		}
+		return t, nil
+	}
+	t := &timers[K]{b: b, desc: desc, set: timerset.New[K](b.clock)}
+	load := func(_ serde.Codec[K], r *canonical.Reader) error { return t.load(r) }
+	if err := add(b, t, desc.Key, desc.Key, load); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+type timers[K comparable] struct {
+	b    *Backend
+	desc state.TimersDesc[K]
+	set  *timerset.Set[K]
+}
+
+// Register implements state.Timers.
+func (t *timers[K]) Register(k state.Key[K], ns state.Namespace, at int64) error {
+	tk := timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash}
+	if !t.set.Has(tk) {
+		tk.K = t.desc.Key.Clone(tk.K)
+		t.set.Add(tk)
+	}
+	return nil
+}
+
+// Delete implements state.Timers.
+func (t *timers[K]) Delete(k state.Key[K], ns state.Namespace, at int64) error {
+	t.set.Delete(timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash})
+	return nil
+}
+
+// Next implements state.Timers.
+func (t *timers[K]) Next() (int64, bool) { return t.set.Next() }
+
+// PopUntil implements state.Timers.
+func (t *timers[K]) PopUntil(until int64, fn func(k state.Key[K], ns state.Namespace, at int64) error) error {
+	for {
+		k, ok := t.set.Pop(until)
+		if !ok {
+			return nil
+		}
+		if err := fn(state.Key[K]{Key: k.K, Hash: k.Hash, Group: state.GroupOf(k.Hash, t.b.cfg.MaxParallelism)}, k.NS, k.At); err != nil {
+			return err
+		}
+	}
+}
+
+// Len implements state.Timers.
+func (t *timers[K]) Len() int { return t.set.Len() }
+
+func (t *timers[K]) meta() state.TableMeta {
+	return state.TableMeta{Name: t.desc.Name, Kind: canonical.KindTimers, Key: t.desc.Key.Schema(), Stored: int64(t.set.Len())}
+}
+
+func (t *timers[K]) size() int64 {
+	var k timerset.Key[K]
+	return int64(t.set.Len()) * int64(unsafe.Sizeof(k)+32)
+}
+
+func (t *timers[K]) freeze() view {
+	return &timersView[K]{key: t.desc.Key, parts: []frozen[timerset.Key[K], struct{}]{{pages: slices.Clone(t.set.Pages())}}}
+}
+
+func (t *timers[K]) load(r *canonical.Reader) error {
+	return r.Scan(t.desc.Name, func(e *canonical.Entry) error {
+		k, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism)
+		if err != nil {
+			return err
+		}
+		return t.Register(k, e.Namespace, e.At)
+	})
+}

@@ -305,11 +305,14 @@ func killedWhileRunning(t *testing.T, s *suite) {
 }
 
 func tokenRoll(t *testing.T, s *suite) {
-	if !s.RollsTokens {
+	if !s.RollsTokens && s.RollTokens == nil {
 		t.Skip("this ResourceManager does not roll its key within a minute")
 	}
 	m := s.master(t)
 	old := m.am.Token()
+	if s.RollTokens != nil {
+		s.RollTokens(t)
+	}
 	m.beatUntil(t, &yarnpb.AllocateRequestProto{}, "new token", func() bool { return !m.am.Token().Equal(old) })
 	m.acquire(t, 1)
 	if n := m.am.Token(); n.Kind != token.KindAMRM {

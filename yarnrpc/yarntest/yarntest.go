@@ -32,8 +32,10 @@ type Env struct {
 	// RestartResourceManager kills the ResourceManager and starts it again on the same ports with its state recovered.
 	// Without it the tests of recovery are skipped.
 	RestartResourceManager func(t *testing.T)
-	// RollsTokens says that the ResourceManager rolls the AMRM key within a minute.
+	// RollsTokens says that the ResourceManager rolls the AMRM key within a minute by itself.
 	RollsTokens bool
+	// RollTokens makes it roll the key now.
+	RollTokens func(t *testing.T)
 	// Timeout bounds each test, 90 s when zero.
 	Timeout time.Duration
 }

@@ -1,0 +1,30 @@
+package yarnfake_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/yarnrpc/yarnfake"
+	"github.com/thalweg/thalweg/yarnrpc/yarntest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestSuite runs the suite that real daemons pass too.
+func TestSuite(t *testing.T) {
+	c, err := yarnfake.Start(yarnfake.WithRunner(yarnfake.Processes(nil, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // end of the test
+	yarntest.Run(t, yarntest.Env{
+		Conf:       c.Conf(),
+		RollTokens: func(*testing.T) { c.RollKeys() },
+		RestartResourceManager: func(t *testing.T) {
+			if err := c.RestartResourceManager(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}

@@ -97,6 +97,11 @@ func (a *Allocator) Step(ev Event) []Effect {
 		a.beat(e.At)
 	case Answer:
 		a.answer(e)
+	case Ends:
+		for _, c := range e.Completed {
+			a.completed(c, e.At)
+		}
+		a.settle(e.At)
 	case AnswerLost:
 		a.lost()
 	case Resync:
@@ -235,7 +240,6 @@ func (a *Allocator) answer(e Answer) {
 	for _, s := range e.Completed {
 		a.completed(s, e.At)
 	}
-	again := false
 	for _, g := range e.Granted {
 		if a.containers[g.ID] != nil {
 			continue // told twice, after a call that was repeated
@@ -251,7 +255,7 @@ func (a *Allocator) answer(e Answer) {
 		if b == nil || b.live >= b.wanted || a.failed {
 			n := a.add(g, b, releasing)
 			n.cause, n.silent = Released, true
-			again = true
+			a.out = append(a.out, BeatNow{})
 			continue
 		}
 		n := a.add(g, b, starting)
@@ -267,10 +271,17 @@ func (a *Allocator) answer(e Answer) {
 	}
 	for _, b := range a.buckets {
 		b.asked = false
-		again = again || a.open(b, e.At) != b.atRM
 	}
-	if again {
-		a.out = append(a.out, BeatNow{})
+	a.settle(e.At)
+}
+
+// settle asks for a call when the ResourceManager's counts are not the ones that are wanted.
+func (a *Allocator) settle(at time.Time) {
+	for _, b := range a.buckets {
+		if a.open(b, at) != b.atRM {
+			a.out = append(a.out, BeatNow{})
+			return
+		}
 	}
 }
 

@@ -51,6 +51,11 @@ type (
 		Completed []Status
 		Preempted []yarn.ContainerID // will be taken soon
 	}
+	// Ends brings completions that were learned elsewhere than from an allocate call, such as from a NodeManager; the same ones may come again.
+	Ends struct {
+		At        time.Time
+		Completed []Status
+	}
 	// AnswerLost says that the call failed for good, so that nobody knows what the ResourceManager did.
 	AnswerLost struct{}
 	// Resync says that the ResourceManager was restarted and the attempt registered anew.
@@ -78,6 +83,7 @@ func (Want) event()        {}
 func (Recovered) event()   {}
 func (Beat) event()        {}
 func (Answer) event()      {}
+func (Ends) event()        {}
 func (AnswerLost) event()  {}
 func (Resync) event()      {}
 func (Started) event()     {}

@@ -1,0 +1,171 @@
+package am
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/token"
+	"github.com/thalweg/thalweg/yarnrpc/yarn"
+)
+
+// Container is what YARN tells a process about its container.
+//
+// Source: hadoop-yarn-api ApplicationConstants.Environment, Hadoop 3.4.
+type Container struct {
+	ID              yarn.ContainerID
+	Host            string   // of the NodeManager
+	NodeHTTPAddress string   // of the NodeManager's pages
+	LogDir          string   // the first of LOG_DIRS
+	LocalDirs       []string // of the application, one per disk; those that can be written
+	WorkDir         string
+	Credentials     *token.Credentials
+	App             *Application
+}
+
+// ReadContainer reads the environment that YARN sets and the credentials file.
+//
+// Errors: ErrNoApplication when the process was not started by Thalweg on YARN.
+func ReadContainer(getenv func(string) string) (*Container, error) {
+	if getenv("CONTAINER_ID") == "" || getenv(token.EnvFile) == "" {
+		return nil, ErrNoApplication
+	}
+	id, err := yarn.ParseContainerID(getenv("CONTAINER_ID"))
+	if err != nil {
+		return nil, fmt.Errorf("am: CONTAINER_ID: %w", err)
+	}
+	creds, err := token.ReadFile(getenv(token.EnvFile))
+	if err != nil {
+		return nil, fmt.Errorf("am: %w", err)
+	}
+	app, err := ApplicationFrom(creds)
+	if err != nil {
+		return nil, err
+	}
+	c := &Container{ID: id, Host: getenv("NM_HOST"), NodeHTTPAddress: getenv("NM_HOST") + ":" + getenv("NM_HTTP_PORT"), Credentials: creds, App: app}
+	if c.WorkDir, err = os.Getwd(); err != nil {
+		return nil, fmt.Errorf("am: %w", err)
+	}
+	logs := splitDirs(getenv("LOG_DIRS"))
+	c.LogDir = c.WorkDir
+	if len(logs) > 0 {
+		c.LogDir = logs[0]
+	}
+	if c.LocalDirs, err = LocalDirs(getenv("LOCAL_DIRS")); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func splitDirs(list string) []string {
+	var out []string
+	for _, d := range strings.Split(list, ",") {
+		if d = strings.TrimSpace(d); d != "" {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// LocalDirs splits YARN's comma list of node-local folders and returns those that can be written, in its order: one that belongs to a
+// failed or full disk is skipped. An error means that none is left.
+func LocalDirs(list string) ([]string, error) {
+	var out []string
+	var errs []error
+	for _, d := range splitDirs(list) {
+		if err := probe(d); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, d)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("am: no usable folder in LOCAL_DIRS=%q: %w", list, errors.Join(append(errs, errors.New("the node's disks are full or read-only"))...))
+	}
+	return out, nil
+}
+
+// probe writes a block, since a full disk still makes empty files.
+func probe(dir string) error {
+	f, err := os.CreateTemp(dir, ".thalweg-probe-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4096))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// Logger opens <LogDir>/<name>.log, rolled by size, for a process of this container. The caller closes it.
+func (c *Container) Logger(name string) (zerolog.Logger, io.Closer) {
+	w := &lumberjack.Logger{
+		Filename:   filepath.Join(c.LogDir, name+".log"),
+		MaxSize:    int(config.LogMaxBytes.Value(c.App.Config).MiB()), // MiB
+		MaxBackups: config.LogMaxFiles.Value(c.App.Config),
+	}
+	level, err := zerolog.ParseLevel(config.LogLevel.Value(c.App.Config))
+	if err != nil {
+		level = zerolog.InfoLevel
+	}
+	log := zerolog.New(w).Level(level).With().Timestamp().Str("app_id", c.ID.Attempt.App.String()).Stringer("container_id", c.ID).Logger()
+	return log, w
+}
+
+// HadoopDir writes the application's Hadoop configuration to <WorkDir>/hadoop-conf, for the processes of the job, and returns the folder:
+// they find it by HADOOP_CONF_DIR, whatever the node has.
+func (c *Container) HadoopDir() (string, error) {
+	dir := filepath.Join(c.WorkDir, "hadoop-conf")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("am: %w", err)
+	}
+	type property struct {
+		Name  string `xml:"name"`
+		Value string `xml:"value"`
+	}
+	doc := struct {
+		XMLName xml.Name   `xml:"configuration"`
+		Props   []property `xml:"property"`
+	}{}
+	for _, k := range slices.Sorted(maps.Keys(c.App.Hadoop)) {
+		doc.Props = append(doc.Props, property{k, c.App.Hadoop[k]})
+	}
+	b, err := xml.Marshal(doc)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "core-site.xml"), b, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("am: write Hadoop configuration: %w", err)
+	}
+	return dir, nil
+}
+
+// HadoopProperties are the properties that the files of c set, with Thalweg's pass-through keys over them, for Application.Hadoop.
+func HadoopProperties(c *conf.Configuration, own config.Configuration) map[string]string {
+	out := map[string]string{}
+	for _, k := range c.Keys() {
+		if v, ok := c.Raw(k); ok && c.Source(k) != "" {
+			out[k] = v
+		}
+	}
+	for k, v := range own {
+		for _, p := range hadoopPrefixes {
+			if name, ok := strings.CutPrefix(k, p); ok && name != "" {
+				if p == "flink.yarn." {
+					name = "yarn." + name
+				}
+				out[name] = v
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package am
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/config/memory"
+	"github.com/thalweg/thalweg/staging"
+	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
+	"github.com/thalweg/thalweg/yarnrpc/token"
+	"github.com/thalweg/thalweg/yarnrpc/yarn"
+)
+
+// Names of the two programs, of their log files, and what YARN names them on the node.
+const (
+	MasterBinary      = "thalweg-appmaster"
+	TaskManagerBinary = "thalweg-taskmanager"
+	MasterLog         = "jobmanager"
+	TaskManagerLog    = "taskmanager"
+
+	masterEnvPrefix      = "containerized.master.env."
+	taskManagerEnvPrefix = "containerized.taskmanager.env."
+)
+
+// command is what bash runs: the program takes its place, so that no shell stays beside it and signals reach it.
+// <LOG_DIR> is replaced by YARN.
+func command(binary, log string) []string {
+	return []string{fmt.Sprintf("exec ./%s 1><LOG_DIR>/%s.out 2><LOG_DIR>/%s.err", binary, log, log)}
+}
+
+// environment are the variables of a container: those of the Go runtime, and the user's own (containerized.*.env.*), which win.
+func environment(c config.Configuration, limit config.Bytes, cores int, prefix string) map[string]string {
+	env := memory.Environment(limit, cores)
+	env["THALWEG_LOG_LEVEL"] = config.LogLevel.Value(c)
+	for k, v := range c {
+		if name, ok := strings.CutPrefix(k, prefix); ok && name != "" {
+			env[name] = v
+		}
+	}
+	return env
+}
+
+// MasterLaunch is the launch context of the ApplicationMaster. creds are the tokens for the cluster's services; app is added to a copy.
+func MasterLaunch(app *Application, binary staging.Artifact, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
+	m := memory.ForMaster(app.Config)
+	env := environment(app.Config, m.Process, m.Cores, masterEnvPrefix)
+	return launch(app, MasterBinary, MasterLog, binary, env, creds)
+}
+
+// TaskManagerLaunch is the launch context of a TaskManager.
+func TaskManagerLaunch(app *Application, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
+	t, err := memory.ForTaskManager(app.Config)
+	if err != nil {
+		return nil, err
+	}
+	env := environment(app.Config, t.Process*3/4, t.Cores, taskManagerEnvPrefix)
+	return launch(app, TaskManagerBinary, TaskManagerLog, app.TaskManager, env, creds)
+}
+
+func launch(app *Application, name, log string, binary staging.Artifact, env map[string]string, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
+	res, err := binary.Resource()
+	if err != nil {
+		return nil, err
+	}
+	c := creds.Clone()
+	if err := app.Put(c); err != nil {
+		return nil, err
+	}
+	tokens, err := c.Encode(token.Writable)
+	if err != nil {
+		return nil, err
+	}
+	lc := yarn.LaunchContext(command(name, log), maps.Clone(env), map[string]*yarnpb.LocalResourceProto{name: res}, tokens)
+	for kind, acl := range map[yarnpb.ApplicationAccessTypeProto]string{
+		yarnpb.ApplicationAccessTypeProto_APPACCESS_VIEW_APP:   config.YarnViewACLs.Value(app.Config),
+		yarnpb.ApplicationAccessTypeProto_APPACCESS_MODIFY_APP: config.YarnModifyACLs.Value(app.Config),
+	} {
+		if acl != "" {
+			lc.Application_ACLs = append(lc.Application_ACLs, &yarnpb.ApplicationACLMapProto{AccessType: kind.Enum(), Acl: &acl})
+		}
+	}
+	return lc, nil
+}

@@ -71,7 +71,9 @@ type Predicate func(Event) bool
 // On matches operations of the given kind on paths that match the pattern (path.Match; "" is every path; a pattern that ends in /**
 // matches everything below). A rename is matched by either of its paths.
 func On(op Op, pattern string) Predicate {
-	return func(e Event) bool { return e.Op == op && (matches(pattern, e.Path) || (e.To != "" && matches(pattern, e.To))) }
+	return func(e Event) bool {
+		return e.Op == op && (matches(pattern, e.Path) || (e.To != "" && matches(pattern, e.To)))
+	}
 }
 
 // Any matches every kind of operation on paths that match the pattern.
@@ -218,7 +220,9 @@ type FileSystem struct {
 }
 
 // New wraps inner; closing the wrapper closes inner.
-func New(inner fs.FileSystem, rules ...Rule) *FileSystem { return &FileSystem{inner: inner, rules: rules} }
+func New(inner fs.FileSystem, rules ...Rule) *FileSystem {
+	return &FileSystem{inner: inner, rules: rules}
+}
 
 // Set replaces the rules; without arguments nothing fails any more.
 func (f *FileSystem) Set(rules ...Rule) {

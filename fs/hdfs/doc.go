@@ -1,0 +1,23 @@
+// Package hdfs is the file system hdfs://, over Hadoop's own protocols. Layer L1; it imports fs, yarnrpc/ipc, yarnrpc/conf and
+// yarnrpc/proto.
+//
+// Calls to the NameNode (ClientProtocol) share one multiplexed connection per FileSystem (yarnrpc/ipc), so uploads in parallel do not
+// queue. Block data goes straight to DataNodes (data transfer protocol, version 28), one connection per open block.
+//
+// The life of a written file: create (under a temporary name when it may replace another one), addBlock, packets of 64 KiB with
+// checksums to the first DataNode of the pipeline while acknowledgements are read beside it, an empty last packet, complete until the
+// NameNode says that the block is there, and rename for the temporary name. Nothing is appended to, and a file whose Close returned nil
+// is complete and visible.
+//
+// Invariants:
+//
+//  1. All attempts of one NameNode call carry one call id, so the NameNode's retry cache answers a repeated create, rename or complete
+//     whose first answer was lost as it answered the first.
+//  2. What the NameNode says will pass is waited out: safe mode, standby, a block that is not reported yet, a lease in recovery, no live
+//     DataNode. The wait ends with the caller's deadline, without one after Config.RetryTimeout, and is then fs.ErrUnavailable with the
+//     NameNode's own words.
+//  3. Of a block that is being written, up to 4 MiB are kept, so that the loss of its DataNode is repaired with another block and
+//     without the caller. Beyond that the write fails and the caller writes the file again.
+//  4. Each byte read has passed its checksum. A bad or dead replica is left for another one.
+//  5. No goroutine outlives an open file but the one that renews leases, which ends with the last open file and with Close.
+package hdfs

@@ -1,0 +1,73 @@
+package hdfs_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/fstest"
+	"github.com/thalweg/thalweg/fs/hdfs"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster returns the configuration of the cluster that HADOOP_CONF_DIR points to. `make test` starts one.
+func cluster(t testing.TB) hdfs.Config {
+	t.Helper()
+	if os.Getenv("HADOOP_CONF_DIR") == "" {
+		t.Skip("HADOOP_CONF_DIR is not set: run `make cluster-up` and `eval \"$(make -s cluster-env)\"`")
+	}
+	c, err := conf.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := hdfs.FromConf(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func open(t testing.TB, cfg hdfs.Config) *hdfs.FileSystem {
+	t.Helper()
+	f, err := hdfs.New("", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func TestConformance(t *testing.T) {
+	cfg := cluster(t)
+	t.Run("superuser", func(t *testing.T) {
+		fstest.Run(t, func(t *testing.T) fs.FileSystem { return open(t, cfg) }, fstest.Options{Root: "/tmp", NoPermissions: true})
+	})
+	t.Run("user", func(t *testing.T) {
+		cfg.User = "alice"
+		cfg.BlockSize = 1 << 20 // the large file has three blocks
+		fstest.Run(t, func(t *testing.T) fs.FileSystem { return open(t, cfg) }, fstest.Options{Root: "/user/alice"})
+	})
+}
+
+func TestErrorsNameTheCauseAndTheUser(t *testing.T) {
+	cfg := cluster(t)
+	cfg.User = "alice"
+	f := open(t, cfg)
+	_, err := f.Create(t.Context(), "/user/bob/f", false)
+	if !errors.Is(err, os.ErrPermission) {
+		t.Fatal(err)
+	}
+	t.Log(err)
+	_, err = f.Stat(context.Background(), "/missing")
+	t.Log(err)
+}

@@ -142,13 +142,15 @@ func New(cfg Config) (*Coordinator, error) {
 			c.registry.Register(e.ID, sharedFiles)
 			e.exclusive = exclusive
 		}
-		c.retain(&e)
+		c.retained = append(c.retained, &e) // surplus ones go when the next one completes
+	}
+	for i := range len(c.retained) - 1 {
+		c.retained[i].Checkpoint = metadata.Checkpoint{}
 	}
 	if len(cfg.Existing) > 0 {
 		e := &cfg.Existing[len(cfg.Existing)-1]
 		c.stats.restored(e.ID, e.Dir, e.savepoint(), time.Time{})
 	}
-	c.sweepAt = time.Time{}
 	return c, nil
 }
 
@@ -331,7 +333,7 @@ func (c *Coordinator) advance() {
 		c.emit(ReserveIDs{UpTo: c.nextID + reserveBatch - 1})
 		return
 	}
-	if len(c.queue) > 0 && t.RequestID == c.queue[0].RequestID && t.Kind == c.queue[0].Kind {
+	if len(c.queue) > 0 {
 		c.queue = c.queue[1:]
 	}
 	c.start(t)

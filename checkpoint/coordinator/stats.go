@@ -38,7 +38,7 @@ type Summary struct {
 
 // Distribution describes a set of numbers; all zero when it is empty.
 type Distribution struct {
-	Min, Max, Avg              int64
+	Min, Max, Avg            int64
 	P50, P90, P95, P99, P999 float64
 }
 

@@ -16,9 +16,9 @@ import (
 
 // Errors of Decode and DecodeTask; they are wrapped with what exactly is wrong.
 var (
-	ErrFormat    = errors.New("not checkpoint metadata")                            // another kind of file
-	ErrTruncated = errors.New("truncated")                                          // shorter than its header says
-	ErrCorrupt   = errors.New("corrupt")                                            // checksum or structure is wrong
+	ErrFormat    = errors.New("not checkpoint metadata")                             // another kind of file
+	ErrTruncated = errors.New("truncated")                                           // shorter than its header says
+	ErrCorrupt   = errors.New("corrupt")                                             // checksum or structure is wrong
 	ErrVersion   = errors.New("written by a newer version of Thalweg; use that one") // format version unknown here
 )
 

@@ -69,7 +69,7 @@ func WriteMetadata(ctx context.Context, f fs.FileSystem, dir string, c metadata.
 		return fail("write", err)
 	}
 	if err := w.Close(); err != nil {
-		return fail("close", err)
+		return fail("close", errors.Join(err, f.Remove(context.WithoutCancel(ctx), tmp, false)))
 	}
 	if err := f.Rename(ctx, tmp, final); err != nil {
 		return "", 0, fmt.Errorf("storage: rename %s%s to %s: %w", root, tmp, MetadataName,

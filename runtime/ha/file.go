@@ -145,20 +145,20 @@ func (s *FileStore) CheckEpoch(ctx context.Context) error {
 	return nil
 }
 
-// replace writes a file under a temporary name and renames it.
+// replace writes a file under a temporary name and renames it. Only the owner may read it.
 func (s *FileStore) replace(ctx context.Context, p string, data []byte) error {
-	epoch, err := s.owner()
+	tmp := fs.TempName(p)
+	if err := fs.WriteFile(ctx, s.fs, tmp, data, false); err != nil {
+		return err
+	}
+	err := s.fs.Chmod(ctx, tmp, 0o600)
+	if err == nil {
+		err = s.fs.Rename(ctx, tmp, p)
+	}
 	if err != nil {
-		return err
+		return errors.Join(err, s.fs.Remove(context.WithoutCancel(ctx), tmp, false))
 	}
-	tmp := path.Join(path.Dir(p), fmt.Sprintf(".%s.%d.tmp", path.Base(p), epoch))
-	if err := fs.WriteFile(ctx, s.fs, tmp, data, true); err != nil {
-		return err
-	}
-	if err := s.fs.Chmod(ctx, tmp, 0o600); err != nil {
-		return err
-	}
-	return s.fs.Rename(ctx, tmp, p)
+	return nil
 }
 
 func (s *FileStore) jobDir(id graph.JobID) string { return path.Join(s.root, "jobs", id.String()) }

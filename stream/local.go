@@ -28,7 +28,31 @@ func fileSystems(config.Configuration) (*fs.Registry, error) {
 	return reg, nil
 }
 
-// runLocal runs the job on an embedded cluster in this process: the same dispatcher, JobMaster, TaskManager and worker code.
+// LocalOptions are the settings of RunLocal.
+type LocalOptions struct {
+	Config map[string]string // configuration keys, as with -D
+	Args   []string          // the program's arguments
+	REST   string            // address of the REST interface, such as "localhost:8081" or "localhost:0"; "" for none
+	Logger zerolog.Logger
+	// Started is called once the job runs, with the URL of the REST interface.
+	Started func(url string)
+}
+
+// RunLocal runs a program on an embedded cluster in this process, with the dispatcher, JobMaster, TaskManager and worker code of a real
+// one, and returns when the job has ended: nil when it finished, or when ctx ended and the job was cancelled in order.
+func RunLocal(ctx context.Context, name string, build func(*Environment) error, o LocalOptions) error {
+	conf := config.Configuration(o.Config)
+	if err := config.Validate(conf); err != nil {
+		return err
+	}
+	p, err := twice(name, build, conf, o.Args)
+	if err != nil {
+		return err
+	}
+	return runEmbedded(ctx, p, o)
+}
+
+// runLocal is Main without a role.
 func runLocal(ctx context.Context, name string, build func(*Environment) error, args []string) error {
 	cfg, err := processConfig()
 	if err != nil {
@@ -41,38 +65,43 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 	for _, w := range p.Graph.Warnings {
 		fmt.Fprintln(os.Stderr, "warning:", w)
 	}
-	conf := config.Configuration(p.Graph.Config)
 	level := zerolog.WarnLevel
 	if s := os.Getenv("THALWEG_LOG_LEVEL"); s != "" {
 		if level, err = zerolog.ParseLevel(s); err != nil {
 			return fmt.Errorf("stream: THALWEG_LOG_LEVEL: %w", err)
 		}
 	}
-	log := zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}).Level(level).With().Timestamp().Logger()
-	res, err := runEmbedded(ctx, p, conf, args, log, fmt.Sprintf("localhost:%d", config.RestPort.Value(conf)), func(_ *minicluster.Cluster, url string) {
-		fmt.Fprintf(os.Stderr, "%s runs on an embedded cluster; REST at %s\n", p.Graph.Name, url)
+	return runEmbedded(ctx, p, LocalOptions{
+		Args: args, REST: fmt.Sprintf("localhost:%d", config.RestPort.Value(p.Graph.Config)),
+		Logger: zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}).Level(level).With().Timestamp().Logger(),
+		Started: func(url string) {
+			fmt.Fprintf(os.Stderr, "%s runs on an embedded cluster; REST at %s\n", p.Graph.Name, url)
+		},
 	})
+}
+
+func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) error {
+	conf := config.Configuration(p.Graph.Config)
+	reg, err := fileSystems(conf)
 	if err != nil {
 		return err
 	}
-	if res.Err() != nil && ctx.Err() == nil {
-		return res.Err()
-	}
-	return nil
-}
-
-func runEmbedded(ctx context.Context, p *graph.Program, conf config.Configuration, args []string, log zerolog.Logger, rest string, started func(*minicluster.Cluster, string)) (minicluster.Result, error) {
-	reg, err := fileSystems(conf)
-	if err != nil {
-		return minicluster.Result{}, err
-	}
-	return minicluster.Run(ctx, minicluster.Options{
-		Graph: p.Graph, Config: conf, Args: args, FS: reg, RESTAddress: rest, Logger: log, OnStarted: started,
+	res, err := minicluster.Run(ctx, minicluster.Options{
+		Graph: p.Graph, Config: conf, Args: o.Args, FS: reg, RESTAddress: o.REST, Logger: o.Logger,
+		OnStarted: func(_ *minicluster.Cluster, url string) {
+			if o.Started != nil {
+				o.Started(url)
+			}
+		},
 		RunWorker: func(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig) error {
-			return worker.Run(ctx, link, cfg, p, reg, log)
+			return worker.Run(ctx, link, cfg, p, reg, o.Logger)
 		},
 		RunCoordinator: func(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.ProcessConfig) error {
-			return worker.RunCoordinator(ctx, link, cfg, p, log)
+			return worker.RunCoordinator(ctx, link, cfg, p, o.Logger)
 		},
 	})
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	return res.Err()
 }

@@ -16,15 +16,24 @@ import (
 	"github.com/thalweg/thalweg/runtime/minicluster"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/worker"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
 )
 
 // fileSystems registers the file systems that jobs can use.
 func fileSystems(config.Configuration) (*fs.Registry, error) {
 	reg := &fs.Registry{}
 	local.Register(reg)
-	if err := hdfs.RegisterDefault(reg); err != nil {
-		return nil, fmt.Errorf("stream: hdfs: %w", err)
+	var cfg hdfs.Config
+	if os.Getenv("HADOOP_CONF_DIR") != "" {
+		c, err := conf.Load()
+		if err == nil {
+			cfg, err = hdfs.FromConf(c)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream: Hadoop's configuration: %w", err)
+		}
 	}
+	hdfs.Register(reg, cfg)
 	return reg, nil
 }
 

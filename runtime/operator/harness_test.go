@@ -1,0 +1,246 @@
+package operator
+
+import (
+	"context"
+	"os"
+	"sort"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/mem"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/state"
+)
+
+// services are a task's services with a clock that tests move.
+type services struct {
+	now    int64
+	mails  []func() error
+	timers []struct {
+		at int64
+		fn func() error
+	}
+	failed error
+	sent   [][]byte
+}
+
+func (s *services) Post(fn func() error)                   { s.mails = append(s.mails, fn) }
+func (s *services) Now() int64                             { return s.now }
+func (s *services) Fail(err error)                         { s.failed = err }
+func (s *services) SendEvent(_ graph.OperatorID, b []byte) { s.sent = append(s.sent, b) }
+func (s *services) Wake()                                  {}
+func (s *services) Context() context.Context               { return context.Background() }
+func (s *services) At(ms int64, fn func() error) {
+	s.timers = append(s.timers, struct {
+		at int64
+		fn func() error
+	}{ms, fn})
+}
+
+// advance moves the clock and fires what is due, in order.
+func (s *services) advance(t testing.TB, to int64) {
+	t.Helper()
+	s.now = to
+	for {
+		sort.SliceStable(s.timers, func(i, j int) bool { return s.timers[i].at < s.timers[j].at })
+		if len(s.timers) == 0 || s.timers[0].at > to {
+			return
+		}
+		fn := s.timers[0].fn
+		s.timers = s.timers[1:]
+		if err := fn(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type noMetrics struct{}
+
+type noCounter struct{}
+
+func (noCounter) Add(int64)                        {}
+func (noMetrics) Counter(string) connector.Counter { return noCounter{} }
+func (noMetrics) Gauge(string, func() float64)     {}
+
+// element is one output: a record, or a watermark.
+type element[R any] struct {
+	v    R
+	ts   int64
+	mark bool
+}
+
+// sink collects the output of an operator.
+type sink[R any] struct{ got []element[R] }
+
+func (s *sink[R]) Process(v R, m Meta) error {
+	s.got = append(s.got, element[R]{v: v, ts: m.TS})
+	return nil
+}
+func (s *sink[R]) Watermark(ts int64) error {
+	s.got = append(s.got, element[R]{ts: ts, mark: true})
+	return nil
+}
+func (s *sink[R]) Idle(bool) error { return nil }
+
+// take returns the records since the last call.
+func (s *sink[R]) take() []R {
+	var out []R
+	for _, e := range s.got {
+		if !e.mark {
+			out = append(out, e.v)
+		}
+	}
+	s.got = nil
+	return out
+}
+
+// instance is one subtask of an operator under test.
+type instance[T, R any] struct {
+	op   Operator
+	in   Receiver[T]
+	out  *sink[R]
+	svc  *services
+	ctx  *Context
+	part int // index and count of subtasks
+	of   int
+}
+
+// harness runs one operator at a parallelism, with snapshots, restores and rescaling, without a cluster.
+type harness[T, R any] struct {
+	t     testing.TB
+	f     Factory
+	conf  config.Configuration
+	max   int
+	dir   string
+	reg   *fs.Registry
+	tasks []*instance[T, R]
+	hash  func(T) uint32
+	id    int64
+	now   int64
+}
+
+func newHarness[T, R any](t testing.TB, f Factory, backend string, parallelism int, hash func(T) uint32) *harness[T, R] {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}}
+	mem.Register(h.reg)
+	h.open(parallelism, nil)
+	return h
+}
+
+func (h *harness[T, R]) open(parallelism int, restore []metadata.Subtask) {
+	h.t.Helper()
+	h.id++
+	h.tasks = nil
+	for i := range parallelism {
+		svc := &services{now: h.now}
+		ctx := &Context{Services: svc, Name: "op", Subtask: i, Parallelism: parallelism, MaxParallelism: h.max, Config: h.conf, Logger: zerolog.Nop(),
+			Metrics: noMetrics{}, Mark: &Marker{}, StateDir: h.dir + "/" + string(rune('a'+h.id%26)) + string(rune('a'+i)), StateMemory: 32 << 20,
+			StateSource: storage.NewSource(h.reg), Checkpointing: true}
+		if restore != nil {
+			ctx.State, ctx.Restored = restore[i], true
+		}
+		out := &sink[R]{}
+		op, err := h.f.New(ctx, Receiver[R](out))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if err := op.Open(context.Background()); err != nil {
+			h.t.Fatal(err)
+		}
+		h.tasks = append(h.tasks, &instance[T, R]{op: op, in: op.Input(0).(Receiver[T]), out: out, svc: svc, ctx: ctx, part: i, of: parallelism})
+	}
+}
+
+func (h *harness[T, R]) close() {
+	h.t.Helper()
+	for _, i := range h.tasks {
+		if err := i.op.Close(); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(h.dir); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harness[T, R]) process(v T, ts int64) {
+	h.t.Helper()
+	hash := h.hash(v)
+	i := h.tasks[state.SubtaskOf(h.max, len(h.tasks), state.GroupOf(hash, h.max))]
+	if err := i.in.Process(v, Meta{TS: ts, Hash: hash}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harness[T, R]) watermark(ts int64) {
+	h.t.Helper()
+	for _, i := range h.tasks {
+		if err := i.in.Watermark(ts); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h *harness[T, R]) advance(now int64) {
+	h.t.Helper()
+	h.now = now
+	for _, i := range h.tasks {
+		i.svc.advance(h.t, now)
+	}
+}
+
+func (h *harness[T, R]) take() []R {
+	var out []R
+	for _, i := range h.tasks {
+		out = append(out, i.out.take()...)
+	}
+	return out
+}
+
+// restart snapshots all subtasks, closes them and restores at another parallelism.
+func (h *harness[T, R]) restart(parallelism int, canonical bool) {
+	h.t.Helper()
+	op := metadata.Operator{Parallelism: len(h.tasks), MaxParallelism: h.max}
+	sink := storage.NewSink(h.reg, "mem://test/cp/chk-1", "mem://test/cp/shared", 1<<10)
+	for _, i := range h.tasks {
+		s, err := i.op.Snapshot(Barrier{ID: h.id, Canonical: canonical})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		sub := metadata.Subtask{Index: i.part, Lists: s.Lists}
+		for _, k := range s.Keyed {
+			hd, err := k.Write(context.Background(), sink)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			sub.Keyed = append(sub.Keyed, hd)
+		}
+		op.Subtasks = append(op.Subtasks, sub)
+		if err := i.op.Close(); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	b, err := metadata.Encode(metadata.Checkpoint{ID: h.id, Operators: []metadata.Operator{op}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	c, err := metadata.Decode(b, "mem://test/cp/chk-1")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	subs, err := metadata.Redistribute(c.Operators[0], parallelism, h.max)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.open(parallelism, subs)
+}

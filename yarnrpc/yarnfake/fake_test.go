@@ -9,7 +9,10 @@ import (
 	"github.com/thalweg/thalweg/yarnrpc/yarntest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	yarntest.RunMaster()
+	goleak.VerifyTestMain(m)
+}
 
 // TestSuite runs the suite that real daemons pass too.
 func TestSuite(t *testing.T) {
@@ -18,7 +21,12 @@ func TestSuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close() //nolint:errcheck // end of the test
+	dir := t.TempDir()
+	if err := c.ConfDir(dir); err != nil {
+		t.Fatal(err)
+	}
 	yarntest.Run(t, yarntest.Env{
+		ConfDir:    dir,
 		Conf:       c.Conf(),
 		RollTokens: func(*testing.T) { c.RollKeys() },
 		RestartResourceManager: func(t *testing.T) {

@@ -5,12 +5,19 @@ import (
 	"os/exec"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/yarntest"
 )
 
+func TestMain(m *testing.M) {
+	yarntest.RunMaster()
+	goleak.VerifyTestMain(m)
+}
+
 // TestRealDaemons runs the suite against the cluster of HADOOP_CONF_DIR. THALWEG_RESTART_RM, a shell command, lets it
-// restart the ResourceManager; THALWEG_ROLLS_TOKENS=true says that its AMRM key rolls within a minute.
+// restart the ResourceManager; THALWEG_LOCAL_CONF_DIR is HADOOP_CONF_DIR as the nodes see it, when they run on this machine; THALWEG_ROLLS_TOKENS=true says that its AMRM key rolls within a minute.
 func TestRealDaemons(t *testing.T) {
 	if os.Getenv("HADOOP_CONF_DIR") == "" {
 		t.Skip("HADOOP_CONF_DIR is not set: the cluster suite of test/integration runs this against real daemons")
@@ -19,7 +26,7 @@ func TestRealDaemons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := yarntest.Env{Conf: c, RollsTokens: os.Getenv("THALWEG_ROLLS_TOKENS") == "true"}
+	env := yarntest.Env{Conf: c, ConfDir: os.Getenv("THALWEG_LOCAL_CONF_DIR"), RollsTokens: os.Getenv("THALWEG_ROLLS_TOKENS") == "true"}
 	if cmd := os.Getenv("THALWEG_RESTART_RM"); cmd != "" {
 		env.RestartResourceManager = func(t *testing.T) {
 			if out, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", cmd).CombinedOutput(); err != nil {

@@ -32,6 +32,9 @@ type Env struct {
 	// RestartResourceManager kills the ResourceManager and starts it again on the same ports with its state recovered.
 	// Without it the tests of recovery are skipped.
 	RestartResourceManager func(t *testing.T)
+	// ConfDir is the folder of Conf's files when the cluster's nodes are on this machine; the suite then runs this test
+	// binary as an ApplicationMaster (see RunMaster). Empty skips those tests.
+	ConfDir string
 	// RollsTokens says that the ResourceManager rolls the AMRM key within a minute by itself.
 	RollsTokens bool
 	// RollTokens makes it roll the key now.
@@ -72,6 +75,7 @@ func Run(t *testing.T, env Env) {
 		{"UnregisteredAllocate", unregisteredAllocate},
 		{"StartTwice", startTwice},
 		{"KilledWhileRunning", killedWhileRunning},
+		{"KeepContainers", keepContainers},
 		{"TokenRoll", tokenRoll},
 		{"ResourceManagerRestart", rmRestart},
 	}
@@ -80,12 +84,7 @@ func Run(t *testing.T, env Env) {
 			ctx, cancel := context.WithTimeout(t.Context(), env.Timeout)
 			defer cancel()
 			s := &suite{Env: env, ctx: ctx, log: zerolog.New(zerolog.NewTestWriter(t))}
-			c, err := client.New(env.Conf, client.WithLogger(s.log))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close() //nolint:errcheck // end of the test
-			s.rm = c
+			s.rm = s.newClient(t)
 			tc.f(t, s)
 		})
 	}
@@ -96,6 +95,16 @@ type suite struct {
 	ctx context.Context
 	log zerolog.Logger
 	rm  *client.Client
+}
+
+func (s *suite) newClient(t *testing.T) *client.Client {
+	t.Helper()
+	c, err := client.New(s.Conf, client.WithLogger(s.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // until repeats f until it is true or the test's time is up.
@@ -175,12 +184,8 @@ func (s *suite) unregistered(t *testing.T) *master {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		c, err := client.New(s.Conf)
-		if err == nil {
-			if err = c.Kill(ctx, id, "end of the test"); err != nil {
-				t.Errorf("kill %s: %v", id, err)
-			}
-			_ = c.Close()
+		if err := s.newClient(t).Kill(ctx, id, "end of the test"); err != nil {
+			t.Errorf("kill %s: %v", id, err)
 		}
 	})
 	s.until(t, "AMRM token", func() bool {

@@ -91,6 +91,7 @@ func drawScenario(t *rapid.T) scenario {
 			BuffersPerChannel: rapid.IntRange(1, 3).Draw(t, "buffersPerChannel"),
 			FloatingPerGate:   rapid.IntRange(-1, 4).Draw(t, "floating"),
 			Token:             []byte("t"),
+			PartitionTimeout:  time.Second, // a producer that failed before it was asked for is never found
 		},
 		workers:   rapid.IntRange(1, 3).Draw(t, "workers"),
 		producers: rapid.IntRange(1, 5).Draw(t, "producers"),

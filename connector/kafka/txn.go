@@ -1,0 +1,305 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/thalweg/thalweg/connector"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The life of a transaction.
+//
+//	free --first record of an interval--> open --barrier: flush, PrepareCommit--> prepared --checkpoint complete: Commit--> free
+//
+// A slot is a transactional id with a client of its own. While one is prepared, the next interval's records go to another slot, so two
+// slots suffice as long as checkpoints complete before the next begins. After a commit the client is used again only if the brokers
+// gave it a new epoch (KIP-890, transaction.version 2): otherwise a late or repeated end of the old transaction could end the new
+// one, so the client is replaced, which makes a new epoch.
+//
+// Threads: the writer (task goroutine) moves free -> open -> prepared, the committer (its own goroutine) prepared -> free.
+
+type slotState int
+
+const (
+	slotFree slotState = iota
+	slotOpen
+	slotPrepared
+)
+
+type slot struct {
+	index int
+	id    string
+	pool  *txnPool
+	cl    *kgo.Client // nil: to be made
+
+	state    slotState
+	seq      uint64
+	prepared committable
+
+	mu    sync.Mutex // guards what acknowledgements write
+	spans []span
+	last  int // index of the span of the last acknowledgement
+	err   error
+}
+
+// txnPool are the transactional ids of one subtask attempt, shared by its writer and its committer.
+type txnPool struct {
+	cfg      *sinkConfig
+	log      zerolog.Logger
+	subtask  int
+	excluded map[string]bool // ids of restored committables: not used in this attempt
+	admin    *txnAdmin
+	lost     connector.Counter
+
+	mu    sync.Mutex
+	slots []*slot
+	refs  int
+}
+
+func transactionalID(prefix string, subtask, slot int) string {
+	return fmt.Sprintf("%s%d-%d", prefix, subtask, slot)
+}
+
+func newTxnPool(cfg *sinkConfig, ctx connector.SinkContext) (*txnPool, error) {
+	p := &txnPool{
+		cfg: cfg, log: ctx.Logger.With().Int("subtask", ctx.Subtask).Logger(), subtask: ctx.Subtask, excluded: map[string]bool{},
+		lost: counter(ctx.Metrics, "numTransactionsLost"),
+	}
+	for _, b := range ctx.AllCommittables {
+		c, err := decodeCommittable(b)
+		if err != nil {
+			return nil, err
+		}
+		p.excluded[c.id] = true
+	}
+	var err error
+	p.admin, err = newTxnAdmin(cfg, p.log, ctx.Subtask)
+	return p, err
+}
+
+// take returns a slot for a new transaction, with a client whose producer id is initialised: what used the id before is fenced.
+func (p *txnPool) take(ctx context.Context) (*slot, error) {
+	p.mu.Lock()
+	var s *slot
+	for _, c := range p.slots {
+		if c.state == slotFree {
+			s = c
+			break
+		}
+	}
+	if s == nil {
+		index := 0
+		if n := len(p.slots); n > 0 {
+			index = p.slots[n-1].index + 1
+		}
+		for p.excluded[transactionalID(p.cfg.prefix, p.subtask, index)] {
+			index++
+		}
+		s = &slot{index: index, id: transactionalID(p.cfg.prefix, p.subtask, index), pool: p}
+		p.slots = append(p.slots, s)
+	}
+	s.state = slotOpen
+	p.mu.Unlock()
+	if err := s.ensure(ctx); err != nil {
+		p.mu.Lock()
+		s.state = slotFree
+		p.mu.Unlock()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ensure makes the client when there is none.
+func (s *slot) ensure(ctx context.Context) error {
+	if s.cl != nil {
+		return nil
+	}
+	cfg := s.pool.cfg
+	cl, err := cfg.newClient(s.pool.log, "sink-"+s.id, append(producerOptions(cfg), kgo.TransactionalID(s.id), kgo.TransactionTimeout(cfg.txnTimeout))...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.connectTimeout)
+	defer cancel()
+	for {
+		if _, _, err = cl.ProducerID(ctx); err == nil {
+			s.cl = cl
+			return nil
+		}
+		if !transient(err) || !pause(ctx, 100*time.Millisecond) {
+			cl.Close()
+			return fmt.Errorf("kafka: initialise transactional id %q: %w", s.id, err)
+		}
+	}
+}
+
+// discard drops the client; the next use makes another one, whose initialisation gets a new epoch.
+func (s *slot) discard() {
+	if s.cl != nil {
+		s.cl.Close()
+		s.cl = nil
+	}
+}
+
+func (s *slot) begin() error {
+	s.mu.Lock()
+	s.spans, s.last, s.err = nil, 0, nil
+	s.mu.Unlock()
+	s.seq++
+	if err := s.cl.BeginTransaction(); err != nil {
+		return fmt.Errorf("kafka: begin transaction %q: %w", s.id, err)
+	}
+	return nil
+}
+
+// acked notes an acknowledged record. Called on the client's goroutine.
+func (s *slot) acked(r *Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last < len(s.spans) {
+		if sp := &s.spans[s.last]; sp.partition == r.Partition && sp.topic == r.Topic {
+			sp.last = max(sp.last, r.Offset)
+			sp.first = min(sp.first, r.Offset)
+			return
+		}
+	}
+	for i := range s.spans {
+		if sp := &s.spans[i]; sp.partition == r.Partition && sp.topic == r.Topic {
+			sp.last = max(sp.last, r.Offset)
+			sp.first = min(sp.first, r.Offset)
+			s.last = i
+			return
+		}
+	}
+	s.spans = append(s.spans, span{r.Topic, r.Partition, r.Offset, r.Offset})
+	s.last = len(s.spans) - 1
+}
+
+func (s *slot) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+func (s *slot) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// prepare ends the input of the open transaction; everything must have been flushed.
+func (s *slot) prepare(ctx context.Context, checkpointID int64) (committable, error) {
+	pid, epoch, err := s.cl.ProducerID(ctx)
+	if err != nil {
+		return committable{}, fmt.Errorf("kafka: prepare transaction %q: %w", s.id, err)
+	}
+	s.mu.Lock()
+	c := committable{id: s.id, producerID: pid, epoch: epoch, seq: s.seq, checkpoint: checkpointID, spans: s.spans}
+	s.mu.Unlock()
+	s.pool.mu.Lock()
+	s.prepared, s.state = c, slotPrepared
+	s.pool.mu.Unlock()
+	return c, nil
+}
+
+// find returns the slot in which c is prepared, nil when this attempt does not hold it (any more).
+func (p *txnPool) find(c *committable) *slot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s.state == slotPrepared && s.id == c.id && s.prepared.producerID == c.producerID && s.prepared.epoch == c.epoch && s.prepared.seq == c.seq {
+			return s
+		}
+	}
+	return nil
+}
+
+// commit commits a prepared slot and frees it.
+func (s *slot) commit(ctx context.Context) error {
+	c := s.prepared
+	reuse := false
+	err := s.cl.EndTransaction(ctx, kgo.TryCommit)
+	if err == nil {
+		pid, epoch, perr := s.cl.ProducerID(ctx)
+		reuse = perr == nil && (pid != c.producerID || epoch != c.epoch)
+	} else if errors.Is(err, kerr.UnknownTopicID) {
+		return fmt.Errorf("kafka: commit %s: %w", c.describe(), err) // the topic was deleted and created again: nothing was sent
+	} else {
+		s.pool.log.Warn().Err(err).Str("transactional_id", c.id).Msg("the end of a transaction is not certain; asking the brokers again with the same producer id and epoch")
+		if err = s.pool.settle(ctx, &c, err); err != nil {
+			return err
+		}
+	}
+	if !reuse {
+		s.discard()
+		if err := s.ensure(ctx); err != nil && ctx.Err() == nil {
+			// Not this commit's failure; the next use tries again and reports it.
+			s.pool.log.Warn().Err(err).Str("transactional_id", c.id).Msg("transactional id was not initialised again; its next use does it")
+		}
+	}
+	s.pool.mu.Lock()
+	s.state = slotFree
+	s.pool.mu.Unlock()
+	return nil
+}
+
+// settle finds out what became of a transaction, applies the policy for a lost one, and returns nil when the job may go on.
+func (p *txnPool) settle(ctx context.Context, c *committable, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(p.cfg.txnTimeout, p.cfg.connectTimeout)+p.cfg.connectTimeout)
+	defer cancel()
+	err := p.admin.commit(ctx, c, cause)
+	var lost *LostTransactionError
+	if errors.As(err, &lost) && p.cfg.acceptLost {
+		p.log.Error().Err(err).Str("transactional_id", c.id).Msg("a transaction is lost; going on, as set")
+		p.lost.Add(1)
+		return nil
+	}
+	return err
+}
+
+// abortOpen aborts the open transaction of a writer that ends, so that readers need not wait for its time-out. Best effort: the next
+// attempt fences it anyway.
+func (s *slot) abortOpen() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := s.cl.AbortBufferedRecords(ctx)
+	if err == nil {
+		err = s.cl.EndTransaction(ctx, kgo.TryAbort)
+	}
+	if err != nil {
+		s.pool.log.Info().Err(err).Str("transactional_id", s.id).Msg("open transaction was not aborted at the end of the writer; the next attempt does it")
+	}
+	s.discard()
+	s.pool.mu.Lock()
+	s.state = slotFree
+	s.pool.mu.Unlock()
+}
+
+func (p *txnPool) retain() {
+	p.mu.Lock()
+	p.refs++
+	p.mu.Unlock()
+}
+
+// release closes everything when both the writer and the committer are gone. Prepared transactions stay as they are.
+func (p *txnPool) release() {
+	p.mu.Lock()
+	p.refs--
+	last := p.refs == 0
+	p.mu.Unlock()
+	if !last {
+		return
+	}
+	for _, s := range p.slots {
+		s.discard()
+	}
+	p.admin.close()
+}

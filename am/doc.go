@@ -1,7 +1,7 @@
 // Package am is the YARN ApplicationMaster: the Driver that turns workers wanted into containers (on top of allocator and
 // yarnrpc), the launch contexts of the two processes that YARN starts, and the life of the master itself. Layer L5.
 //
-// Main flow of an application attempt (Run): read what the client put into the container's credentials (Application), take the next
+// Main flow of an application attempt (Run): read what the client put into the container's credentials (container.Application), take the next
 // epoch of the high-availability store, listen, register with the ResourceManager; meanwhile fetch the user's binary and run it in
 // role plan; submit the graph to the dispatcher, or recover it from the store; wait for the job's end; unregister with the true final
 // status; remove the staging folder.

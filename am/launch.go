@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/staging"
@@ -13,12 +14,10 @@ import (
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
 
-// Names of the two programs, of their log files, and what YARN names them on the node.
+// Names of the two programs, here and on the nodes.
 const (
 	MasterBinary      = "thalweg-appmaster"
 	TaskManagerBinary = "thalweg-taskmanager"
-	MasterLog         = "jobmanager"
-	TaskManagerLog    = "taskmanager"
 
 	masterEnvPrefix      = "containerized.master.env."
 	taskManagerEnvPrefix = "containerized.taskmanager.env."
@@ -43,24 +42,24 @@ func environment(c config.Configuration, limit config.Bytes, cores int, prefix s
 }
 
 // MasterLaunch is the launch context of the ApplicationMaster. creds are the tokens for the cluster's services; app is added to a copy.
-func MasterLaunch(app *Application, binary staging.Artifact, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
+func MasterLaunch(app *container.Application, binary container.File, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
 	m := memory.ForMaster(app.Config)
 	env := environment(app.Config, m.Process, m.Cores, masterEnvPrefix)
-	return launch(app, MasterBinary, MasterLog, binary, env, creds)
+	return launch(app, MasterBinary, container.MasterLog, binary, env, creds)
 }
 
 // TaskManagerLaunch is the launch context of a TaskManager.
-func TaskManagerLaunch(app *Application, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
+func TaskManagerLaunch(app *container.Application, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
 	t, err := memory.ForTaskManager(app.Config)
 	if err != nil {
 		return nil, err
 	}
 	env := environment(app.Config, t.Process*3/4, t.Cores, taskManagerEnvPrefix)
-	return launch(app, TaskManagerBinary, TaskManagerLog, app.TaskManager, env, creds)
+	return launch(app, TaskManagerBinary, container.TaskManagerLog, app.TaskManager, env, creds)
 }
 
-func launch(app *Application, name, log string, binary staging.Artifact, env map[string]string, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
-	res, err := binary.Resource()
+func launch(app *container.Application, name, log string, binary container.File, env map[string]string, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
+	res, err := staging.Artifact{Name: binary.Name, URI: binary.URI, Size: binary.Size, ModTime: binary.ModTime, Public: binary.Public}.Resource()
 	if err != nil {
 		return nil, err
 	}

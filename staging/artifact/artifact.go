@@ -35,7 +35,9 @@ type Error struct{ Text string }
 
 func (e *Error) Error() string { return e.Text }
 
-func faultf(format string, args ...any) error { return &Error{fmt.Sprintf("artifact "+format, args...)} }
+func faultf(format string, args ...any) error {
+	return &Error{fmt.Sprintf("artifact "+format, args...)}
+}
 
 // Options change Resolve.
 type Options struct {

@@ -1,17 +1,26 @@
-package am
+package container
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/version"
-	"github.com/thalweg/thalweg/runtime/dispatcher"
-	"github.com/thalweg/thalweg/staging"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/token"
 )
+
+// File is a staged file.
+type File struct {
+	Name    string    `json:"name"`
+	URI     string    `json:"uri"`
+	SHA256  string    `json:"sha256"`
+	Size    int64     `json:"size"`
+	ModTime time.Time `json:"modTime"` // as the store tells it, in milliseconds
+	Public  bool      `json:"public"`  // everybody can read it, so that YARN may localise it once per node
+}
 
 // Application is what the client hands to the ApplicationMaster and the master to its TaskManagers, in the containers' credentials.
 type Application struct {
@@ -25,14 +34,15 @@ type Application struct {
 	// Hadoop is the client's Hadoop configuration, which the nodes need not have.
 	Hadoop map[string]string `json:"hadoop"`
 	// JobID is drawn by the client, so that it can name it at once. 32 hex digits.
-	JobID    string              `json:"jobId"`
-	Artifact dispatcher.Artifact `json:"artifact"`
-	Args     []string            `json:"args,omitempty"`
+	JobID string `json:"jobId"`
+	// Artifact is the job's binary, fetched by who runs it.
+	Artifact File     `json:"artifact"`
+	Args     []string `json:"args,omitempty"`
 	// Staging is the URI of the application's folder, removed at the end; HA that of its high-availability data, in it by default.
 	Staging string `json:"staging"`
 	HA      string `json:"ha"`
 	// TaskManager is the staged TaskManager binary.
-	TaskManager staging.Artifact `json:"taskManager"`
+	TaskManager File `json:"taskManager"`
 	// Token is the secret of the control plane of this application.
 	Token string `json:"token"`
 	// Submitted is when the client began, in milliseconds since 1970; the phases of a start are counted from it.
@@ -47,29 +57,29 @@ type Application struct {
 const secretAlias = "thalweg.application"
 
 // ErrNoApplication says that the credentials carry no Application: the process was not started by Thalweg on YARN.
-var ErrNoApplication = errors.New("am: no application among the credentials: this program is started by thalweg run --target yarn-application")
+var ErrNoApplication = errors.New("container: no application among the credentials: this program is started by thalweg run --target yarn-application")
 
 // Put stores the application among the credentials.
 func (a *Application) Put(c *token.Credentials) error {
 	b, err := json.Marshal(a)
 	if err != nil {
-		return fmt.Errorf("am: encode application: %w", err)
+		return fmt.Errorf("container: encode application: %w", err)
 	}
 	c.PutSecret(secretAlias, b)
 	return nil
 }
 
-// ApplicationFrom reads the application from the credentials.
+// FromCredentials reads the application from the credentials.
 //
 // Errors: ErrNoApplication; *ProtocolError.
-func ApplicationFrom(c *token.Credentials) (*Application, error) {
+func FromCredentials(c *token.Credentials) (*Application, error) {
 	b, ok := c.Secret(secretAlias)
 	if !ok {
 		return nil, ErrNoApplication
 	}
 	var a Application
 	if err := json.Unmarshal(b, &a); err != nil {
-		return nil, fmt.Errorf("am: decode application: %w", err)
+		return nil, fmt.Errorf("container: decode application: %w", err)
 	}
 	if a.Protocol != version.Protocol {
 		return nil, &ProtocolError{What: "the client", Version: a.Version, Protocol: a.Protocol}

@@ -1,4 +1,4 @@
-package am
+package container
 
 import (
 	"encoding/xml"
@@ -17,14 +17,19 @@ import (
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/token"
-	"github.com/thalweg/thalweg/yarnrpc/yarn"
+)
+
+// Names of the log files, without suffix.
+const (
+	MasterLog      = "jobmanager"
+	TaskManagerLog = "taskmanager"
 )
 
 // Container is what YARN tells a process about its container.
 //
 // Source: hadoop-yarn-api ApplicationConstants.Environment, Hadoop 3.4.
 type Container struct {
-	ID              yarn.ContainerID
+	ID              string   // container_<timestamp>_<application>_<attempt>_<number>
 	Host            string   // of the NodeManager
 	NodeHTTPAddress string   // of the NodeManager's pages
 	LogDir          string   // the first of LOG_DIRS
@@ -34,28 +39,24 @@ type Container struct {
 	App             *Application
 }
 
-// ReadContainer reads the environment that YARN sets and the credentials file.
+// Read reads the environment that YARN sets and the credentials file.
 //
 // Errors: ErrNoApplication when the process was not started by Thalweg on YARN.
-func ReadContainer(getenv func(string) string) (*Container, error) {
+func Read(getenv func(string) string) (*Container, error) {
 	if getenv("CONTAINER_ID") == "" || getenv(token.EnvFile) == "" {
 		return nil, ErrNoApplication
 	}
-	id, err := yarn.ParseContainerID(getenv("CONTAINER_ID"))
-	if err != nil {
-		return nil, fmt.Errorf("am: CONTAINER_ID: %w", err)
-	}
 	creds, err := token.ReadFile(getenv(token.EnvFile))
 	if err != nil {
-		return nil, fmt.Errorf("am: %w", err)
+		return nil, fmt.Errorf("container: %w", err)
 	}
-	app, err := ApplicationFrom(creds)
+	app, err := FromCredentials(creds)
 	if err != nil {
 		return nil, err
 	}
-	c := &Container{ID: id, Host: getenv("NM_HOST"), NodeHTTPAddress: getenv("NM_HOST") + ":" + getenv("NM_HTTP_PORT"), Credentials: creds, App: app}
+	c := &Container{ID: getenv("CONTAINER_ID"), Host: getenv("NM_HOST"), NodeHTTPAddress: getenv("NM_HOST") + ":" + getenv("NM_HTTP_PORT"), Credentials: creds, App: app}
 	if c.WorkDir, err = os.Getwd(); err != nil {
-		return nil, fmt.Errorf("am: %w", err)
+		return nil, fmt.Errorf("container: %w", err)
 	}
 	logs := splitDirs(getenv("LOG_DIRS"))
 	c.LogDir = c.WorkDir
@@ -91,7 +92,7 @@ func LocalDirs(list string) ([]string, error) {
 		out = append(out, d)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("am: no usable folder in LOCAL_DIRS=%q: %w", list, errors.Join(append(errs, errors.New("the node's disks are full or read-only"))...))
+		return nil, fmt.Errorf("container: no usable folder in LOCAL_DIRS=%q: %w", list, errors.Join(append(errs, errors.New("the node's disks are full or read-only"))...))
 	}
 	return out, nil
 }
@@ -117,7 +118,7 @@ func (c *Container) Logger(name string) (zerolog.Logger, io.Closer) {
 	if err != nil {
 		level = zerolog.InfoLevel
 	}
-	log := zerolog.New(w).Level(level).With().Timestamp().Str("app_id", c.ID.Attempt.App.String()).Stringer("container_id", c.ID).Logger()
+	log := zerolog.New(w).Level(level).With().Timestamp().Str("app_id", c.App.ID).Logger()
 	return log, w
 }
 
@@ -126,7 +127,7 @@ func (c *Container) Logger(name string) (zerolog.Logger, io.Closer) {
 func (c *Container) HadoopDir() (string, error) {
 	dir := filepath.Join(c.WorkDir, "hadoop-conf")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("am: %w", err)
+		return "", fmt.Errorf("container: %w", err)
 	}
 	type property struct {
 		Name  string `xml:"name"`
@@ -144,7 +145,7 @@ func (c *Container) HadoopDir() (string, error) {
 		err = os.WriteFile(filepath.Join(dir, "core-site.xml"), b, 0o600)
 	}
 	if err != nil {
-		return "", fmt.Errorf("am: write Hadoop configuration: %w", err)
+		return "", fmt.Errorf("container: write Hadoop configuration: %w", err)
 	}
 	return dir, nil
 }
@@ -153,7 +154,14 @@ func (c *Container) HadoopDir() (string, error) {
 func HadoopProperties(c *conf.Configuration, own config.Configuration) map[string]string {
 	out := map[string]string{}
 	for _, k := range c.Keys() {
-		if v, ok := c.Raw(k); ok && c.Source(k) != "" {
+		if c.Source(k) == "" {
+			continue // a built-in default
+		}
+		v, ok, err := c.Lookup(k) // variables as this machine resolves them
+		if err != nil {
+			v, ok = c.Raw(k)
+		}
+		if ok {
 			out[k] = v
 		}
 	}

@@ -1,0 +1,45 @@
+package am
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/fs"
+)
+
+// fetch copies a staged file into dir, checks its content and makes it executable.
+func fetch(ctx context.Context, files *fs.Registry, f container.File, dir string) (path string, err error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("am: fetch %s from %s: %w", f.Name, f.URI, err)
+	}
+	store, p, err := files.Resolve(ctx, f.URI)
+	if err != nil {
+		return fail(err)
+	}
+	in, err := store.Open(ctx, p)
+	if err != nil {
+		return fail(err)
+	}
+	defer in.Close() //nolint:errcheck // only read
+	path = filepath.Join(dir, "job-"+f.SHA256[:min(12, len(f.SHA256))])
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o700) //nolint:gosec // an executable of the owner's
+	if err != nil {
+		return fail(err)
+	}
+	h := sha256.New()
+	n, err := io.CopyBuffer(io.MultiWriter(out, h), in, make([]byte, 256<<10))
+	if err = errors.Join(err, out.Close()); err != nil {
+		return fail(err)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); n != f.Size || got != f.SHA256 {
+		return fail(fmt.Errorf("got %d bytes with hash %s, want %d with %s: stage it again", n, got, f.Size, f.SHA256))
+	}
+	return path, nil
+}

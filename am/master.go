@@ -1,0 +1,268 @@
+package am
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/config/memory"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/staging"
+	rmclient "github.com/thalweg/thalweg/yarnrpc/am"
+	"github.com/thalweg/thalweg/yarnrpc/nm"
+	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
+	"github.com/thalweg/thalweg/yarnrpc/token"
+)
+
+const (
+	// endTimeout bounds what has to be done after the job, or after a termination signal: unregister, clean up.
+	endTimeout = 30 * time.Second
+	// bootTimeout bounds what has to be done before registration.
+	bootTimeout = 2 * time.Minute
+)
+
+// outcome is how the application ends. The zero value is no end: another attempt may follow.
+type outcome struct {
+	status      resourcemanager.FinalStatus
+	diagnostics string
+}
+
+// master is one application attempt.
+type master struct {
+	c      *container.Container
+	app    *container.Application
+	log    zerolog.Logger
+	start  time.Time
+	files  *fs.Registry
+	env    []string // of the job's process
+	shares memory.Master
+
+	store    *ha.FileStore
+	epoch    int64
+	rm       *rmclient.Client
+	nodes    *nm.Client
+	driver   *Driver
+	manager  *resourcemanager.Manager
+	listener net.Listener
+	web      net.Listener
+	leader   string // host:port of the control plane
+	webURL   string
+
+	fatal chan error // from the driver
+}
+
+// Run is the ApplicationMaster's process. It returns nil when the application has ended and is unregistered, whatever its status; an
+// error means that this attempt failed and that YARN may start another one. The end of ctx (a termination signal) ends the attempt
+// without unregistering, since another may follow.
+func Run(ctx context.Context, getenv func(string) string) (err error) {
+	start := time.Now()
+	c, err := container.Read(getenv)
+	if err != nil {
+		return err
+	}
+	log, closer := c.Logger(container.MasterLog)
+	defer closer.Close() //nolint:errcheck // nobody is left to tell
+	m := &master{c: c, app: c.App, log: log, start: start, shares: memory.ForMaster(c.App.Config), fatal: make(chan error, 1)}
+	log.Info().Str("version", version.Version).Int("pid", os.Getpid()).Interface("config", c.App.Config.Redacted()).Strs("args", c.App.Args).
+		Dur("since_submit", start.Sub(time.UnixMilli(c.App.Submitted))).Msg("application master starts")
+	defer func() { log.Err(err).Msg("application master ends") }()
+	defer m.close()
+	if err := m.boot(ctx); err != nil {
+		return err
+	}
+	out, err := m.run(ctx)
+	switch {
+	case errors.Is(err, resourcemanager.ErrFenced), errors.Is(err, ha.ErrFenced):
+		return fmt.Errorf("am: this attempt gives up: %w", err)
+	case err != nil:
+		return err
+	}
+	return m.end(ctx, out)
+}
+
+// boot takes the epoch and makes what needs no ResourceManager.
+func (m *master) boot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	hadoop := m.app.HadoopConfiguration()
+	hadoopDir, err := m.c.HadoopDir()
+	if err != nil {
+		return err
+	}
+	m.env = []string{"HADOOP_CONF_DIR=" + hadoopDir, "HADOOP_USER_NAME=" + m.app.User}
+	for k, v := range memory.Environment(m.shares.Job, m.shares.Cores) {
+		m.env = append(m.env, k+"="+v)
+	}
+	if m.files, err = container.FileSystems(hadoop, m.app.User, nil, m.log); err != nil {
+		return err
+	}
+	if m.rm, err = rmclient.FromCredentials(hadoop, m.c.Credentials, rmclient.WithLogger(m.log)); err != nil {
+		return err
+	}
+	m.log = m.log.With().Stringer("attempt_id", m.rm.Attempt()).Logger()
+	m.nodes = nm.New(nm.WithLogger(m.log))
+	f, p, err := m.files.Resolve(ctx, m.app.HA)
+	if err != nil {
+		return fmt.Errorf("am: high-availability folder: %w", err)
+	}
+	m.store = ha.NewFileStore(f, p, m.log)
+	if m.epoch, err = m.store.AcquireEpoch(ctx, m.rm.Attempt().String()+" on "+m.c.Host); err != nil {
+		return fmt.Errorf("am: take an epoch in %s: %w", m.app.HA, err)
+	}
+	if m.listener, err = net.Listen("tcp", ":0"); err != nil {
+		return fmt.Errorf("am: listen: %w", err)
+	}
+	if m.web, err = listen(config.RestBindPort.Value(m.app.Config)); err != nil {
+		return err
+	}
+	m.leader = net.JoinHostPort(m.c.Host, port(m.listener))
+	m.webURL = "http://" + net.JoinHostPort(m.c.Host, port(m.web))
+	return m.makeManager()
+}
+
+func port(l net.Listener) string {
+	_, p, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return "0"
+	}
+	return p
+}
+
+// listen binds the REST port: one number, a range "8081-8090", or a comma list of both, as Flink's rest.bind-port.
+func listen(ports string) (net.Listener, error) {
+	var errs []error
+	for p := range portsOf(ports) {
+		l, err := net.Listen("tcp", ":"+strconv.Itoa(p))
+		if err == nil {
+			return l, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("am: no port of %s = %q can be bound: %w", config.RestBindPort.Key, ports, errors.Join(errs...))
+}
+
+func (m *master) makeManager() error {
+	spec := resourcemanager.SpecOf(m.app.Config)
+	creds := m.c.Credentials.Clone()
+	for _, a := range creds.Aliases() { // the scheduler's token is the master's own
+		if t, _ := creds.Token(a); t.Kind == token.KindAMRM {
+			creds.Remove(a)
+		}
+	}
+	app := *m.app
+	app.Leader, app.Epoch = m.leader, m.epoch
+	if _, err := TaskManagerLaunch(&app, creds); err != nil { // what is wrong with it is wrong for every container
+		return err
+	}
+	m.driver = NewDriver(DriverOptions{
+		Scheduler: m.rm, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: prestart(m.app.Config, spec), Tail: nodeTail, Logger: m.log,
+		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL},
+		Launch: func(*yarnpb.ContainerProto, resourcemanager.WorkerSpec) (*yarnpb.ContainerLaunchContextProto, error) {
+			return TaskManagerLaunch(&app, creds)
+		},
+	})
+	m.manager = resourcemanager.New(resourcemanager.Options{
+		Config: m.app.Config, Driver: m.driver, Epoch: m.epoch, Spec: spec, Logger: m.log,
+		OnFatal: func(err error) {
+			select {
+			case m.fatal <- err:
+			default:
+			}
+		},
+	})
+	return nil
+}
+
+// prestart is how many workers are asked for before the graph is known: what the default parallelism needs.
+func prestart(c config.Configuration, s resourcemanager.WorkerSpec) int {
+	slots := max(s.Slots, 1)
+	return max(1, (config.Parallelism.Value(c)+slots-1)/slots)
+}
+
+// accept serves a TaskManager's link and looks after its container when the link breaks.
+func (m *master) accept(link rpc.TaskManagerLink, remote string) {
+	named := &namedLink{TaskManagerLink: link}
+	m.manager.Accept(named, remote)
+	if named.id != "" {
+		m.driver.Suspect(resourcemanager.WorkerID(named.id))
+	}
+}
+
+// namedLink remembers the id under which the TaskManager registered.
+type namedLink struct {
+	rpc.TaskManagerLink
+	id string // written by the receiving goroutine, which is the one that accept waits for
+}
+
+func (l *namedLink) Recv() (*pb.TaskManagerUp, error) {
+	up, err := l.TaskManagerLink.Recv()
+	if r := up.GetRegister(); r != nil {
+		l.id = r.GetId()
+	}
+	return up, err
+}
+
+// end unregisters with the true final status and removes what the application had, also after a termination signal.
+func (m *master) end(ctx context.Context, out outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	m.log.Info().Stringer("status", out.status).Str("diagnostics", out.diagnostics).Msg("the application ends")
+	err := m.manager.Deregister(ctx, out.status, out.diagnostics)
+	if errors.Is(err, rmclient.ErrShutdown) {
+		return err // killed, or replaced by another attempt: nothing is ours any more
+	}
+	// Another attempt cannot follow now, unless unregistering failed.
+	if err == nil {
+		if cerr := m.store.CleanUp(ctx); cerr != nil {
+			m.log.Warn().Err(cerr).Str("dir", m.app.HA).Msg("high-availability data could not be removed")
+		}
+		if cerr := m.removeStaging(ctx); cerr != nil {
+			m.log.Warn().Err(cerr).Str("dir", m.app.Staging).Msg("the staging folder could not be removed")
+		}
+	}
+	return err
+}
+
+func (m *master) removeStaging(ctx context.Context) error {
+	f, p, err := m.files.Resolve(ctx, m.app.Staging)
+	if err != nil {
+		return err
+	}
+	if filepath.Base(p) != m.app.ID {
+		return fmt.Errorf("am: %s is not the folder of %s", p, m.app.ID)
+	}
+	return staging.RemoveApplication(ctx, f, p)
+}
+
+func (m *master) close() {
+	if m.manager != nil {
+		if err := m.manager.Close(); err != nil {
+			m.log.Warn().Err(err).Msg("closing the resource manager")
+		}
+	}
+	for _, l := range []net.Listener{m.listener, m.web} {
+		if l != nil {
+			_ = l.Close() // served ones are closed already
+		}
+	}
+	if m.rm != nil {
+		_ = m.rm.Close() // the process ends
+	}
+	if m.nodes != nil {
+		_ = m.nodes.Close() // the process ends
+	}
+}

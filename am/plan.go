@@ -1,0 +1,124 @@
+package am
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/rpc"
+)
+
+const (
+	// planTimeout bounds the role plan: building a graph does no I/O.
+	planTimeout = 2 * time.Minute
+	// maxGraph bounds the graph that a program may hand over, in bytes.
+	maxGraph = 64 << 20
+	// planFailed is the exit code of a program whose build returned an error or differs between two runs.
+	planFailed = 2
+	maxMessage = 8 << 10
+)
+
+// PlanError says that the program's main could not build its graph.
+type PlanError struct {
+	Program string
+	Text    string // the program's words
+}
+
+func (e *PlanError) Error() string {
+	return fmt.Sprintf("the program %s did not build its job graph: %s", e.Program, e.Text)
+}
+
+// plan runs the user's binary in role plan and returns the graph that it writes to file descriptor 3. env is added to the environment.
+//
+// Errors: *PlanError for what the user has to mend, *container.ProtocolError.
+func plan(ctx context.Context, path, name, dir string, cfg rpc.ProcessConfig, env []string) (*graph.JobGraph, error) {
+	ctx, cancel := context.WithTimeout(ctx, planTimeout)
+	defer cancel()
+	file, err := os.CreateTemp(dir, "plan-*.json")
+	if err != nil {
+		return nil, fmt.Errorf("am: plan: %w", err)
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // the container's folder goes anyway
+	err = json.NewEncoder(file).Encode(cfg)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("am: plan: %w", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("am: plan: %w", err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	var errout bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, cfg.Args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = dir, os.Stdout, &limited{buf: &errout, n: 1 << 20}, []*os.File{w}
+	cmd.Env = append(append(os.Environ(), env...), rpc.EnvRole+"="+rpc.RolePlan, rpc.EnvConfig+"="+file.Name(), rpc.EnvJobID+"="+cfg.JobID)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err = cmd.Start()
+	_ = w.Close() // the program has its own
+	if err != nil {
+		return nil, &PlanError{name, err.Error()}
+	}
+	out, rerr := io.ReadAll(io.LimitReader(r, maxGraph+1))
+	err = cmd.Wait()
+	if _, werr := os.Stderr.Write(errout.Bytes()); werr != nil {
+		rerr = errors.Join(rerr, werr)
+	}
+	switch {
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, &PlanError{name, fmt.Sprintf("it did not end within %s: the function given to stream.Main must not do I/O", planTimeout)}
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, &PlanError{name, planText(err, errout.String())}
+	case rerr != nil:
+		return nil, fmt.Errorf("am: plan: %w", rerr)
+	case len(out) > maxGraph:
+		return nil, &PlanError{name, fmt.Sprintf("its graph is larger than %d bytes", maxGraph)}
+	}
+	var g graph.JobGraph
+	if err := json.Unmarshal(out, &g); err != nil {
+		return nil, &PlanError{name, fmt.Sprintf("what it wrote is no graph (%v): its main must call stream.Main before it reads or writes anything", err)}
+	}
+	if g.Protocol != version.Protocol {
+		return nil, &container.ProtocolError{What: "the program " + name, Version: g.SDK, Protocol: g.Protocol}
+	}
+	return &g, nil
+}
+
+// planText is the program's message, with the exit code where it was not the one of a build that failed in order.
+func planText(err error, errout string) string {
+	text := strings.TrimSpace(limit(errout, maxMessage))
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == planFailed && text != "" {
+		return text
+	}
+	if text == "" {
+		return err.Error()
+	}
+	return err.Error() + ": " + text
+}
+
+// limited keeps the first n bytes.
+type limited struct {
+	buf *bytes.Buffer
+	n   int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := l.n - l.buf.Len(); room > 0 {
+		l.buf.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}

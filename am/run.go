@@ -1,0 +1,227 @@
+package am
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/runtime/dispatcher"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+// run serves, registers, brings the job up and waits for its end. An error means that the attempt failed and another one may follow; what
+// another attempt could not do better is an outcome.
+func (m *master) run(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	work := filepath.Join(m.c.WorkDir, "job")
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return outcome{}, fmt.Errorf("am: %w", err)
+	}
+	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: func(ctx context.Context, a dispatcher.Artifact) (string, error) {
+		return fetch(ctx, m.files, container.File{Name: a.Name, URI: a.URI, SHA256: a.SHA256, Size: a.Size}, work)
+	}}
+	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Logger: m.log})
+	defer d.Close()
+	stop, err := m.serve(d)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer stop()
+
+	// The program is fetched and asked for its graph while the ResourceManager takes the registration.
+	prepared := make(chan preparation, 1)
+	go func() { prepared <- m.prepare(ctx, work) }()
+	if err := m.manager.Start(ctx); err != nil {
+		cancel()
+		<-prepared
+		return outcome{}, err
+	}
+	m.phase("registered")
+	if err := m.store.PublishLeader(ctx, ha.Leader{Address: m.leader, Web: m.webURL}); err != nil {
+		cancel()
+		<-prepared
+		return outcome{}, fmt.Errorf("am: publish the leader: %w", err)
+	}
+	var p preparation
+	select {
+	case p = <-prepared:
+	case err := <-m.fatal:
+		cancel()
+		<-prepared
+		return fatalOutcome(err)
+	}
+	if p.err != nil {
+		return m.preparationFailed(p.err)
+	}
+	if p.ended != nil {
+		return endedOutcome(*p.ended), nil
+	}
+	id, err := m.submit(ctx, d, p)
+	if err != nil {
+		if errors.Is(err, ha.ErrFenced) || ctx.Err() != nil {
+			return outcome{}, err
+		}
+		return outcome{resourcemanager.StatusFailed, err.Error()}, nil
+	}
+	return m.wait(ctx, d, id)
+}
+
+// phase logs a step of the start with its time since submission.
+func (m *master) phase(name string) {
+	m.log.Info().Str("phase", name).Int64("since_submit_ms", time.Now().UnixMilli()-m.app.Submitted).Int64("since_start_ms", time.Since(m.start).Milliseconds()).Msg("start phase")
+}
+
+// preparation is what is known about the job before it is brought up.
+type preparation struct {
+	path   string // of the binary, here
+	stored bool   // jobs of an earlier attempt are to be recovered
+	ended  *ha.Result
+	graph  *graph.JobGraph
+	err    error
+}
+
+func (m *master) prepare(ctx context.Context, work string) (p preparation) {
+	var id graph.JobID
+	if id.ID, p.err = graph.ParseID(m.app.JobID); p.err != nil {
+		return p
+	}
+	if m.epoch > 1 {
+		var jobs []ha.Job
+		if jobs, p.err = m.store.Jobs(ctx); p.err != nil {
+			return p
+		}
+		p.stored = len(jobs) > 0
+		if !p.stored {
+			var results map[graph.JobID]ha.Result
+			if results, p.err = m.store.Results(ctx); p.err != nil {
+				return p
+			}
+			if r, ok := results[id]; ok {
+				p.ended = &r
+				return p
+			}
+		}
+	}
+	if p.path, p.err = fetch(ctx, m.files, m.app.Artifact, work); p.err != nil || p.stored {
+		return p
+	}
+	m.phase("fetched")
+	cfg := rpc.ProcessConfig{JobID: m.app.JobID, JobName: m.app.Name, Config: m.app.Config, Args: m.app.Args, Host: m.c.Host, LogDir: m.c.LogDir}
+	p.graph, p.err = plan(ctx, p.path, m.app.Artifact.Name, work, cfg, m.env)
+	m.phase("planned")
+	return p
+}
+
+// preparationFailed tells what the user has to mend, which ends the application, from what the next attempt may get over.
+func (m *master) preparationFailed(err error) (outcome, error) {
+	var plan *PlanError
+	var protocol *container.ProtocolError
+	if errors.As(err, &plan) || errors.As(err, &protocol) {
+		return outcome{resourcemanager.StatusFailed, err.Error()}, nil
+	}
+	return outcome{}, err
+}
+
+func endedOutcome(r ha.Result) outcome {
+	switch scheduler.JobState(r.State) {
+	case scheduler.JobFinished:
+		return outcome{resourcemanager.StatusSucceeded, r.Error}
+	case scheduler.JobCanceled:
+		return outcome{resourcemanager.StatusKilled, "the job was cancelled"}
+	default:
+		return outcome{resourcemanager.StatusFailed, r.Error}
+	}
+}
+
+func fatalOutcome(err error) (outcome, error) {
+	if errors.Is(err, resourcemanager.ErrFenced) {
+		return outcome{}, err
+	}
+	return outcome{resourcemanager.StatusFailed, err.Error()}, nil
+}
+
+// submit brings the job up, or recovers it.
+func (m *master) submit(ctx context.Context, d *dispatcher.Dispatcher, p preparation) (graph.JobID, error) {
+	if p.stored {
+		ids, err := d.Recover(ctx, func(dispatcher.Artifact) string { return p.path })
+		if err != nil {
+			return graph.JobID{}, err
+		}
+		m.phase("recovered")
+		if len(ids) > 0 {
+			return ids[0], nil
+		}
+		return graph.JobID{}, fmt.Errorf("am: the stored job could not be recovered")
+	}
+	for _, w := range p.graph.Warnings {
+		m.log.Warn().Str("warning", w).Msg("job graph")
+	}
+	id, err := graph.ParseID(m.app.JobID)
+	if err != nil {
+		return graph.JobID{}, err
+	}
+	a := m.app.Artifact
+	return d.Submit(ctx, dispatcher.Submission{
+		JobID: graph.JobID{ID: id}, Graph: p.graph, Args: m.app.Args, Config: m.app.Config,
+		Artifact: dispatcher.Artifact{URI: a.URI, SHA256: a.SHA256, Size: a.Size, Name: a.Name, Path: p.path},
+	})
+}
+
+// wait waits for the job's end, or for what ends it.
+func (m *master) wait(ctx context.Context, d *dispatcher.Dispatcher, id graph.JobID) (outcome, error) {
+	m.phase("submitted")
+	ended, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case err := <-m.fatal:
+			stop(fatalError{err})
+		case <-ended.Done():
+		}
+	}()
+	r, err := d.Wait(ended, id)
+	if err != nil {
+		var fatal fatalError
+		if errors.As(err, &fatal) {
+			return fatalOutcome(fatal.err)
+		}
+		return outcome{}, fmt.Errorf("am: the attempt ends before the job: %w", err)
+	}
+	if r.Fenced {
+		return outcome{}, fmt.Errorf("am: job %s: %w", id, resourcemanager.ErrFenced)
+	}
+	status, diagnostics := dispatcher.FinalStatus(r)
+	if status == resourcemanager.StatusUndefined {
+		return outcome{}, fmt.Errorf("am: job %s was suspended: %s", id, diagnostics)
+	}
+	return outcome{status, diagnostics}, nil
+}
+
+type fatalError struct{ err error }
+
+func (e fatalError) Error() string { return e.err.Error() }
+
+// serve starts the control plane; stop ends it and waits for it.
+func (m *master) serve(_ *dispatcher.Dispatcher) (stop func(), err error) {
+	control := rpc.NewServer(rpc.Options{Token: m.app.Token}, rpc.Handlers{TaskManager: m.accept})
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := control.Serve(m.listener); err != nil {
+			m.log.Warn().Err(err).Msg("control plane ended")
+		}
+	}()
+	return func() {
+		control.Close()
+		<-served
+	}, nil
+}

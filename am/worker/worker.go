@@ -1,0 +1,123 @@
+// Package worker is the life of a TaskManager in a YARN container: what the container tells it, where it finds the JobMaster, what its
+// workers get. Layer L5; imports am/container and runtime/{taskmanager,ha}, and no YARN protocol: a TaskManager never talks to YARN.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/config/memory"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/taskmanager"
+)
+
+// leaderPoll is how often the leader file is looked at while there is no leader of the wanted epoch.
+const leaderPoll = 150 * time.Millisecond
+
+// Run is the TaskManager's process: it returns when the JobMaster ended it, when ctx ends, or with an error for the container's
+// error file.
+func Run(ctx context.Context, getenv func(string) string) (err error) {
+	c, err := container.Read(getenv)
+	if err != nil {
+		return err
+	}
+	log, closer := c.Logger(container.TaskManagerLog)
+	defer closer.Close() //nolint:errcheck // nobody is left to tell
+	log.Info().Str("version", version.Version).Strs("local_dirs", c.LocalDirs).Int("pid", os.Getpid()).Msg("TaskManager starts")
+	defer func() {
+		log.Err(err).Msg("TaskManager ends")
+	}()
+	shares, err := memory.ForTaskManager(c.App.Config)
+	if err != nil {
+		return err
+	}
+	hadoopDir, err := c.HadoopDir()
+	if err != nil {
+		return err
+	}
+	files, err := container.FileSystems(c.App.HadoopConfiguration(), c.App.User, nil, log)
+	if err != nil {
+		return err
+	}
+	dirs := c.LocalDirs
+	if own := config.TmpDirs.Value(c.App.Config); len(own) > 0 {
+		dirs = own
+	}
+	private := filepath.Join(c.WorkDir, "workers")
+	if err := os.MkdirAll(private, 0o700); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	env := []string{"HADOOP_CONF_DIR=" + hadoopDir, "HADOOP_USER_NAME=" + c.App.User}
+	for k, v := range memory.Environment(shares.Worker, shares.Cores) {
+		env = append(env, k+"="+v)
+	}
+	leader := &leaders{app: c.App, files: files, log: log}
+	tm, err := taskmanager.New(taskmanager.Options{
+		ID: c.ID, Host: c.Host, Slots: config.TaskSlots.Value(c.App.Config), MemoryBytes: int64(shares.Container), Cores: shares.Cores,
+		NodeHTTPAddress: c.NodeHTTPAddress, Dirs: dirs, LogDir: c.LogDir, Config: c.App.Config,
+		Leader: leader.find, RPC: rpc.Options{Token: c.App.Token},
+		Launcher: &taskmanager.ProcessLauncher{Dir: private, LogDir: c.LogDir, Env: env, Logger: log},
+		OpenURI: func(ctx context.Context, uri string) (io.ReadCloser, error) {
+			f, p, err := files.Resolve(ctx, uri)
+			if err != nil {
+				return nil, err
+			}
+			return f.Open(ctx, p)
+		},
+		Logger: log, GiveUp: config.RegistrationTimeout.Value(c.App.Config),
+	})
+	if err != nil {
+		return err
+	}
+	return tm.Run(ctx)
+}
+
+// leaders finds the JobMaster: the one that launched this container first, later the one that the leader file names.
+type leaders struct {
+	app   *container.Application
+	files *fs.Registry
+	log   zerolog.Logger
+
+	mu    sync.Mutex
+	first bool
+	store *ha.FileStore
+}
+
+func (l *leaders) find(ctx context.Context) (taskmanager.Leader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.first {
+		l.first = true
+		if l.app.Leader != "" {
+			return taskmanager.Leader{Address: l.app.Leader, Epoch: l.app.Epoch}, nil
+		}
+	}
+	if l.store == nil {
+		f, p, err := l.files.Resolve(ctx, l.app.HA)
+		if err != nil {
+			return taskmanager.Leader{}, err
+		}
+		l.store = ha.NewFileStore(f, p, l.log)
+	}
+	found, err := l.store.WatchLeader(ctx, l.app.Epoch, leaderPoll)
+	if err != nil {
+		return taskmanager.Leader{}, err
+	}
+	if found.Address == "" {
+		return taskmanager.Leader{}, errors.New("worker: the leader file names no address")
+	}
+	return taskmanager.Leader{Address: found.Address, Epoch: found.Epoch}, nil
+}

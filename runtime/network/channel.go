@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // entry is one element of a channel's queue: a data buffer, or an event.
@@ -28,7 +29,8 @@ type Channel struct {
 
 	// Of the writer only.
 	buf   []byte
-	limit int // Put hands over at this length: BufferSize less room for one more record
+	flush *atomic.Uint32 // Partition.flushRequested
+	limit int            // Put hands over at this length: BufferSize less room for one more record
 
 	mu      sync.Mutex
 	queue   fifo[entry]
@@ -53,11 +55,11 @@ func (c *Channel) Buf() []byte {
 // the consumer, which blocks while the consumer is too far behind. Errors: the cause of the partition's context; *ConnectionError when
 // the consumer is gone; an error that names MaxFrame for a record that is larger (the buffer is then as before).
 func (c *Channel) Put(buf []byte) error {
-	if len(buf) < c.limit && !c.p.flushRequested.Load() {
-		c.buf = buf
-		return nil
+	if len(buf) >= c.limit || c.flush.Load() != 0 {
+		return c.putFull(buf)
 	}
-	return c.putFull(buf)
+	c.buf = buf
+	return nil
 }
 
 func (c *Channel) putFull(buf []byte) error {
@@ -85,7 +87,7 @@ func (c *Channel) putFull(buf []byte) error {
 			return err
 		}
 	}
-	if c.p.flushRequested.Load() {
+	if c.p.flushRequested.Load() != 0 {
 		return c.p.FlushAll()
 	}
 	return nil

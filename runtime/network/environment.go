@@ -296,12 +296,15 @@ func (e *Environment) removeGate(g *Gate) {
 	e.mu.Unlock()
 }
 
+func (e *Environment) isLocal(address string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return address == "" || address == e.address
+}
+
 // connect starts to connect ch to its source.
 func (e *Environment) connect(ch *inputChannel) error {
-	e.mu.Lock()
-	local := ch.source.Address == "" || ch.source.Address == e.address
-	e.mu.Unlock()
-	if !local {
+	if ch.remote {
 		return e.connectRemote(ch)
 	}
 	g := ch.gate

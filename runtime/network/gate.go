@@ -48,6 +48,7 @@ type inputChannel struct {
 	gate   *Gate
 	index  int
 	source Source
+	remote bool
 
 	// All below is guarded by gate.mu.
 	inReady bool // is in gate.ready
@@ -72,7 +73,7 @@ type inputChannel struct {
 func (e *Environment) NewGate(ctx context.Context, sources []Source, notify func()) (*Gate, error) {
 	g := &Gate{env: e, notify: notify, floating: e.cfg.FloatingPerGate}
 	for i, s := range sources {
-		g.channels = append(g.channels, &inputChannel{gate: g, index: i, source: s})
+		g.channels = append(g.channels, &inputChannel{gate: g, index: i, source: s, remote: !e.isLocal(s.Address)})
 	}
 	if err := e.addGate(g); err != nil {
 		return nil, fmt.Errorf("network: new gate: %w", err)
@@ -162,9 +163,12 @@ func (g *Gate) Release(item Item) {
 	if g.recycle.Load() {
 		g.env.pool.put(item.Data)
 	}
+	if !ch.remote {
+		return // the room in the queue was given back by Poll
+	}
 	g.mu.Lock()
 	conn, id := ch.conn, ch.connID
-	if conn == nil || ch.ended {
+	if ch.ended || g.closed {
 		g.mu.Unlock()
 		return
 	}

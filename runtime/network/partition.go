@@ -16,7 +16,7 @@ type Partition struct {
 	ctx      context.Context //nolint:containedctx // the partition's life: it ends a blocked Put
 	channels []*Channel
 
-	flushRequested atomic.Bool
+	flushRequested atomic.Uint32 // 1: at the next Put; a number, not a Bool, so that Put can be inlined
 	bytesOut       atomic.Int64
 
 	blockMu      sync.Mutex // taken only by a writer that blocks, and by readers of the metric
@@ -39,7 +39,7 @@ func (e *Environment) NewPartition(ctx context.Context, id PartitionID, subparti
 	p := &Partition{env: e, id: id, ctx: ctx, wake: make(chan struct{}, 1)}
 	limit := max(1, e.cfg.BufferSize-e.cfg.BufferSize/64)
 	for i := range subpartitions {
-		p.channels = append(p.channels, &Channel{p: p, index: i, limit: limit})
+		p.channels = append(p.channels, &Channel{p: p, index: i, limit: limit, flush: &p.flushRequested})
 	}
 	p.open.Store(int32(subpartitions))
 	return p, e.register(p)
@@ -56,14 +56,14 @@ func (p *Partition) Channel(i int) *Channel { return p.channels[i] }
 
 // RequestFlush asks the writer, from any goroutine, to flush all channels at its next Put. A writer that is idle must look at
 // FlushRequested itself.
-func (p *Partition) RequestFlush() { p.flushRequested.Store(true) }
+func (p *Partition) RequestFlush() { p.flushRequested.Store(1) }
 
 // FlushRequested reports whether RequestFlush was called since the last FlushAll.
-func (p *Partition) FlushRequested() bool { return p.flushRequested.Load() }
+func (p *Partition) FlushRequested() bool { return p.flushRequested.Load() != 0 }
 
 // FlushAll hands over what the channels hold. It blocks as Channel.Put does.
 func (p *Partition) FlushAll() error {
-	p.flushRequested.Store(false)
+	p.flushRequested.Store(0)
 	for _, c := range p.channels {
 		if err := c.Flush(); err != nil {
 			return err

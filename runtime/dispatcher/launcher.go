@@ -13,7 +13,7 @@ type Artifact struct {
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
 	Name   string `json:"name"`
-	Path   string `json:"path,omitempty"` // local copy of the application master, for the coordinator process
+	Path   string `json:"-"` // local copy of the application master, for the coordinator process; "" after a recovery
 }
 
 // Submission is a job to run.

@@ -1,0 +1,322 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/jobmaster"
+	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+// Errors.
+var (
+	ErrUnknownJob = errors.New("no such job")
+	ErrClosed     = errors.New("the cluster is shutting down")
+)
+
+// Options make a Dispatcher.
+type Options struct {
+	Config    config.Configuration // the cluster's
+	Resources *resourcemanager.Manager
+	Store     ha.Store
+	FS        *fs.Registry
+	// Launcher runs coordinator processes; nil for jobs that have none (tests).
+	Launcher Launcher
+	Epoch    int64
+	Logger   zerolog.Logger
+}
+
+// Dispatcher is safe for concurrent use.
+type Dispatcher struct {
+	opts   Options
+	log    zerolog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	jobs     map[graph.JobID]*job
+	order    []graph.JobID
+	closed   bool
+	triggers *triggers
+}
+
+type job struct {
+	id     graph.JobID
+	master *jobmaster.JobMaster
+	done   chan struct{}
+	result jobmaster.Result // after done
+}
+
+// New makes a Dispatcher.
+func New(opts Options) *Dispatcher {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Dispatcher{opts: opts, log: opts.Logger.With().Str("component", "dispatcher").Logger(), ctx: ctx, cancel: cancel,
+		jobs: map[graph.JobID]*job{}, triggers: newTriggers()}
+}
+
+// Submit stores a job and starts it. The job's id comes back at once; Wait tells its end.
+func (d *Dispatcher) Submit(ctx context.Context, s Submission) (graph.JobID, error) {
+	if s.Graph == nil || len(s.Graph.Vertices) == 0 {
+		return s.JobID, errors.New("dispatcher: submit: the job graph is empty: add a source and a sink")
+	}
+	if s.JobID.IsZero() {
+		s.JobID = graph.JobID{ID: graph.NewID()}
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return s.JobID, fmt.Errorf("dispatcher: submit %s: encode: %w", s.JobID, err)
+	}
+	if err := d.opts.Store.PutJob(ctx, ha.Job{ID: s.JobID, Name: s.Graph.Name, Data: data}); err != nil {
+		return s.JobID, fmt.Errorf("dispatcher: submit %s: %w", s.JobID, err)
+	}
+	return s.JobID, d.run(ctx, s)
+}
+
+// Recover starts the jobs that an earlier application attempt left; artifact says where a job's binary is on this machine ("" when it
+// must be fetched). It returns their ids.
+func (d *Dispatcher) Recover(ctx context.Context, artifact func(Artifact) string) ([]graph.JobID, error) {
+	stored, err := d.opts.Store.Jobs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dispatcher: recover jobs: %w", err)
+	}
+	var ids []graph.JobID
+	for _, j := range stored {
+		var s Submission
+		if err := json.Unmarshal(j.Data, &s); err != nil {
+			return ids, fmt.Errorf("dispatcher: recover job %s (%s): %w", j.ID, j.Name, err)
+		}
+		if artifact != nil {
+			s.Artifact.Path = artifact(s.Artifact)
+		}
+		if err := d.run(ctx, s); err != nil {
+			if errors.Is(err, ha.ErrEnded) {
+				continue
+			}
+			return ids, err
+		}
+		ids = append(ids, s.JobID)
+	}
+	return ids, nil
+}
+
+// effective is the job's configuration: the graph's wins over the submission's, which wins over the cluster's.
+func (d *Dispatcher) effective(s Submission) config.Configuration {
+	c := config.Configuration{}
+	maps.Copy(c, d.opts.Config)
+	maps.Copy(c, s.Config)
+	maps.Copy(c, s.Graph.Config)
+	return c
+}
+
+func (d *Dispatcher) run(ctx context.Context, s Submission) error {
+	pointer, first, err := d.opts.Store.OpenJob(ctx, s.JobID)
+	if err != nil {
+		return fmt.Errorf("dispatcher: open job %s: %w", s.JobID, err)
+	}
+	opts := jobmaster.Options{JobID: s.JobID, Graph: s.Graph, Args: s.Args, Config: d.effective(s), Epoch: d.opts.Epoch, Pointer: pointer, FirstID: first,
+		Artifact:  &pb.Artifact{Uri: s.Artifact.URI, Sha256: s.Artifact.SHA256, Size: s.Artifact.Size, Name: s.Artifact.Name},
+		Resources: d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, Logger: d.opts.Logger}
+	if d.opts.Launcher != nil {
+		opts.LaunchCoordinator = func(ctx context.Context, cfg rpc.ProcessConfig) (rpc.CoordinatorLink, func() string, error) {
+			return d.opts.Launcher.LaunchCoordinator(ctx, cfg, s.Artifact)
+		}
+	}
+	master, err := jobmaster.New(opts)
+	if err != nil {
+		return err
+	}
+	j := &job{id: s.JobID, master: master, done: make(chan struct{})}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("dispatcher: run job %s: %w", s.JobID, ErrClosed)
+	}
+	if d.jobs[s.JobID] != nil {
+		return fmt.Errorf("dispatcher: run job %s: it runs already", s.JobID)
+	}
+	d.jobs[s.JobID] = j
+	d.order = append(d.order, s.JobID)
+	d.wg.Go(func() {
+		r := master.Run(d.ctx)
+		d.ended(j, r)
+	})
+	return nil
+}
+
+// ended stores the result of a job that ended for good.
+func (d *Dispatcher) ended(j *job, r jobmaster.Result) {
+	log := d.log.With().Str("job_id", j.id.String()).Logger()
+	ev := log.Info()
+	if r.Failure != nil {
+		ev = log.Warn().Str("failure", r.Failure.Message)
+	}
+	ev.Str("state", string(r.State)).Dur("dur", r.End.Sub(r.Start)).Msg("job ended")
+	if r.State.Terminal() {
+		res := ha.Result{State: string(r.State), Start: r.Start, End: r.End}
+		if r.Failure != nil {
+			res.Error = r.Failure.Message
+		}
+		d.storeResult(j.id, res, log)
+	}
+	j.result = r
+	close(j.done)
+}
+
+// storeResult repeats until the store has the result; a job without one would be run again by the next attempt.
+func (d *Dispatcher) storeResult(id graph.JobID, r ha.Result, log zerolog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), 30*time.Second)
+	defer cancel()
+	for {
+		err := d.opts.Store.EndJob(ctx, id, r)
+		if err == nil || errors.Is(err, ha.ErrFenced) {
+			return
+		}
+		log.Warn().Err(err).Msg("the job's result could not be stored; trying again")
+		t := time.NewTimer(500 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+func (d *Dispatcher) job(id graph.JobID) (*job, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j := d.jobs[id]
+	if j == nil {
+		return nil, fmt.Errorf("dispatcher: job %s: %w", id, ErrUnknownJob)
+	}
+	return j, nil
+}
+
+// Wait waits for a job's end.
+func (d *Dispatcher) Wait(ctx context.Context, id graph.JobID) (jobmaster.Result, error) {
+	j, err := d.job(id)
+	if err != nil {
+		return jobmaster.Result{}, err
+	}
+	select {
+	case <-j.done:
+		return j.result, nil
+	case <-ctx.Done():
+		return jobmaster.Result{}, context.Cause(ctx)
+	}
+}
+
+// JobIDs lists the jobs in the order of their submission.
+func (d *Dispatcher) JobIDs() []graph.JobID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.order)
+}
+
+// Details returns a job's present, or final, state.
+func (d *Dispatcher) Details(ctx context.Context, id graph.JobID) (*jobmaster.Details, error) {
+	j, err := d.job(id)
+	if err != nil {
+		return nil, err
+	}
+	return j.master.Details(ctx)
+}
+
+// Jobs returns the details of all jobs, newest first.
+func (d *Dispatcher) Jobs(ctx context.Context) ([]*jobmaster.Details, error) {
+	var out []*jobmaster.Details
+	for _, id := range d.JobIDs() {
+		det, err := d.Details(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, det)
+	}
+	slices.SortStableFunc(out, func(a, b *jobmaster.Details) int { return cmp.Compare(b.Start.UnixNano(), a.Start.UnixNano()) })
+	return out, nil
+}
+
+// Cancel asks for the end of a job.
+func (d *Dispatcher) Cancel(id graph.JobID) error {
+	j, err := d.job(id)
+	if err != nil {
+		return err
+	}
+	return j.master.Cancel()
+}
+
+// Trigger takes a checkpoint or savepoint, or stops the job with one, and waits for the outcome.
+func (d *Dispatcher) Trigger(ctx context.Context, id graph.JobID, r jobmaster.TriggerRequest) (jobmaster.TriggerResult, error) {
+	j, err := d.job(id)
+	if err != nil {
+		return jobmaster.TriggerResult{}, err
+	}
+	select {
+	case res := <-j.master.Trigger(r):
+		return res, res.Err
+	case <-ctx.Done():
+		return jobmaster.TriggerResult{}, context.Cause(ctx)
+	}
+}
+
+// Running counts jobs that have not ended.
+func (d *Dispatcher) Running() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, j := range d.jobs {
+		select {
+		case <-j.done:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// Close suspends the jobs that still run, waits for their JobMasters and for what runs beside. Their tasks are left to whoever ends the TaskManagers.
+func (d *Dispatcher) Close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.cancel()
+	d.wg.Wait()
+}
+
+// FinalStatus maps a job's end to what the deployment shows.
+func FinalStatus(r jobmaster.Result) (resourcemanager.FinalStatus, string) {
+	diag := ""
+	if r.Failure != nil {
+		diag = r.Failure.Message
+		if r.Failure.Task != "" {
+			diag = r.Failure.Task + ": " + diag
+		}
+	}
+	switch r.State {
+	case scheduler.JobFinished:
+		return resourcemanager.StatusSucceeded, diag
+	case scheduler.JobCanceled:
+		return resourcemanager.StatusKilled, "the job was cancelled"
+	case scheduler.JobFailed:
+		return resourcemanager.StatusFailed, diag
+	default:
+		return resourcemanager.StatusUndefined, diag
+	}
+}

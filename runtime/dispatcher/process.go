@@ -1,0 +1,145 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/taskmanager"
+)
+
+// stopGrace is what a coordinator process gets to end in order.
+const stopGrace = 3 * time.Second
+
+// ProcessLauncher forks the job's artifact in role coordinator.
+type ProcessLauncher struct {
+	Dir    string // private folder
+	LogDir string // "" discards output
+	Env    []string
+	// Fetch returns a local path of an artifact that has none.
+	Fetch func(ctx context.Context, a Artifact) (string, error)
+}
+
+// LaunchCoordinator implements Launcher.
+func (l *ProcessLauncher) LaunchCoordinator(ctx context.Context, cfg rpc.ProcessConfig, a Artifact) (rpc.CoordinatorLink, func() string, error) {
+	path := a.Path
+	if path == "" {
+		if l.Fetch == nil {
+			return nil, nil, fmt.Errorf("dispatcher: launch coordinator: artifact %s has no local copy", a.Name)
+		}
+		var err error
+		if path, err = l.Fetch(ctx, a); err != nil {
+			return nil, nil, fmt.Errorf("dispatcher: launch coordinator: %w", err)
+		}
+	}
+	base := os.TempDir()
+	if len(base) > 60 {
+		base = "/tmp" // paths of sockets are short
+	}
+	sockDir, err := os.MkdirTemp(base, "thalweg-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: %w", err)
+	}
+	sock := filepath.Join(sockDir, "control.sock")
+	ln, err := net.Listen("unix", sock)
+	if err != nil {
+		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: listen on %s: %w", sock, errors.Join(err, os.RemoveAll(sockDir)))
+	}
+	links := make(chan rpc.CoordinatorLink, 1)
+	server := rpc.NewServer(rpc.Options{}, rpc.Handlers{Coordinator: func(link rpc.CoordinatorLink) {
+		select {
+		case links <- link:
+		default:
+			link.Close(errors.New("dispatcher: a coordinator process connects once"))
+		}
+	}})
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ln) }) // a socket that fails shows as a process that does not connect
+	cleanup := func() {
+		server.Close()
+		serving.Wait()
+		_ = os.RemoveAll(sockDir) // a few bytes in the temporary folder
+	}
+	proc, err := taskmanager.Fork(taskmanager.ForkSpec{Path: path, Args: cfg.Args, Role: rpc.RoleCoordinator, Control: sock, Config: cfg, Dir: l.Dir, LogDir: l.LogDir, Env: l.Env})
+	if err != nil {
+		cleanup()
+		return nil, nil, err
+	}
+	stop := func() string {
+		proc.Stop(stopGrace)
+		exit := proc.Wait()
+		select {
+		case l := <-links:
+			l.Close(nil)
+		default:
+		}
+		cleanup()
+		if exit.Code == 0 {
+			return ""
+		}
+		return exit.Reason
+	}
+	select {
+	case link := <-links:
+		return link, stop, nil
+	case <-proc.Done():
+		how := stop()
+		if how == "" {
+			how = "exit code 0"
+		}
+		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: the process ended before it connected (does it call stream.Main?): %s", how)
+	case <-ctx.Done():
+		proc.Stop(0)
+		stop()
+		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: %w", context.Cause(ctx))
+	}
+}
+
+// InProcess runs the coordinator's code as a goroutine of this process.
+type InProcess struct {
+	Run func(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.ProcessConfig) error
+}
+
+// LaunchCoordinator implements Launcher.
+func (p InProcess) LaunchCoordinator(_ context.Context, cfg rpc.ProcessConfig, _ Artifact) (rpc.CoordinatorLink, func() string, error) {
+	lower, upper := rpc.Pipe[*pb.CoordinatorUp, *pb.CoordinatorDown]()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var how string
+	go func() {
+		defer close(done)
+		if err := guard(func() error { return p.Run(ctx, lower, cfg) }); err != nil && ctx.Err() == nil {
+			how = err.Error()
+		}
+		lower.Close(nil)
+		<-lower.Done()
+	}()
+	return upper, func() string {
+		upper.Close(nil)
+		select {
+		case <-done:
+		case <-time.After(stopGrace):
+		}
+		cancel()
+		<-done
+		<-upper.Done()
+		return how
+	}, nil
+}
+
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
+}

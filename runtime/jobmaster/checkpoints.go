@@ -1,0 +1,308 @@
+package jobmaster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+// errNoDirectory answers requests for checkpoints of a job that has no place for them.
+var errNoDirectory = errors.New("jobmaster: checkpoint: the job has no checkpoint directory; set execution.checkpointing.dir")
+
+// checkpoints is the shell of the checkpoint coordinator. It belongs to the JobMaster's loop.
+type checkpoints struct {
+	j       *JobMaster
+	core    *coordinator.Coordinator
+	storage *storage.Storage
+	runner  *coordinator.Runner
+	timer   *time.Timer
+}
+
+// removeTimeout bounds the removal of files at the end of a job.
+const removeTimeout = 10 * time.Second
+
+// close lets removals end, and stops the file work.
+func (c *checkpoints) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	if err := c.runner.Flush(ctx); err != nil {
+		c.j.log.Warn().Err(err).Msg("checkpoint data of the ended job could not be removed in time")
+	}
+	c.runner.Close()
+}
+
+// newCheckpoints runs beside the loop. A job without any directory gets nil: no checkpoints and no savepoints.
+func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *coordinator.Completed) (*checkpoints, error) {
+	conf := j.opts.Config
+	dir := config.CheckpointDir.Value(conf)
+	if dir == "" && config.CheckpointInterval.Value(conf) > 0 {
+		return nil, errNoDirectory
+	}
+	if dir == "" {
+		if dir = config.SavepointDir.Value(conf); dir == "" && from == nil {
+			return nil, nil
+		}
+		if dir == "" {
+			return nil, errNoDirectory
+		}
+	}
+	f, path, err := j.opts.FS.Resolve(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("jobmaster: open execution.checkpointing.dir: %w", err)
+	}
+	c := &checkpoints{j: j, storage: storage.New(f, path, j.opts.JobID)}
+	if config.CheckpointInterval.Value(conf) > 0 {
+		if err := c.storage.CheckWritable(ctx); err != nil {
+			return nil, err
+		}
+	}
+	cfg := coordinator.Config{Graph: *g, JobID: j.opts.JobID, Product: version.Version, Conf: conf.Redacted(), Dir: c.storage.Dir(),
+		FirstID: j.opts.FirstID, ReservedID: j.opts.FirstID}
+	cfg.FromConfiguration(conf)
+	if from != nil {
+		cfg.Existing = []coordinator.Completed{*from}
+	}
+	if c.core, err = coordinator.New(cfg); err != nil {
+		return nil, err
+	}
+	// It outlives the loop: what the job's end discards is removed after it.
+	c.runner = coordinator.NewRunner(context.WithoutCancel(ctx), c.storage, ha.JobPointers{Store: j.opts.Store, Job: j.opts.JobID}, j.log,
+		func(ev coordinator.Event) { j.q.Post(func() { c.step(ev) }) })
+	return c, nil
+}
+
+// step feeds the core and carries out its effects.
+func (c *checkpoints) step(ev coordinator.Event) {
+	for _, e := range c.core.Step(time.Now(), ev) {
+		c.effect(e)
+	}
+	c.arm()
+	if c.core.Settled() {
+		c.j.chooseRestore()
+	}
+}
+
+// arm sets the timer to the core's next deadline.
+func (c *checkpoints) arm() {
+	if c.timer != nil {
+		c.timer.Stop()
+		delete(c.j.timers, c.timer)
+		c.timer = nil
+	}
+	at, ok := c.core.Deadline()
+	if !ok || c.j.result != nil {
+		return
+	}
+	c.timer = time.AfterFunc(max(0, time.Until(at)), func() { c.j.q.Post(func() { c.step(coordinator.Tick{}) }) })
+	c.j.timers[c.timer] = struct{}{}
+}
+
+func (c *checkpoints) effect(e coordinator.Effect) {
+	j := c.j
+	switch e := e.(type) {
+	case coordinator.SnapshotCoordinators:
+		if j.coord.link == nil || !j.coord.hello {
+			j.q.Post(func() {
+				c.step(coordinator.CoordinatorSnapshot{ID: e.ID, Err: errors.New("the coordinator process is not there")})
+			})
+			return
+		}
+		j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Snapshot{Snapshot: &pb.SnapshotCoordinators{CheckpointId: e.ID}}})
+	case coordinator.TriggerTasks:
+		j.log.Debug().Int64("checkpoint_id", e.ID).Msg("checkpoint triggered")
+		j.sendToTasks(e.Tasks, func(ids []string) *pb.WorkerDown {
+			return &pb.WorkerDown{Msg: &pb.WorkerDown_Trigger{Trigger: &pb.TriggerCheckpoint{CheckpointId: e.ID, TimestampMs: e.Timestamp.UnixMilli(), ExecutionIds: ids,
+				Savepoint: e.Options.Savepoint, Canonical: e.Options.Canonical, ExclusiveDir: e.Options.ExclusiveDir, SharedDir: e.Options.SharedDir,
+				Suspend: e.Options.Suspend, Drain: e.Options.Drain}}}
+		})
+	case coordinator.NotifyComplete:
+		j.log.Debug().Int64("checkpoint_id", e.ID).Msg("checkpoint completed")
+		notice := &pb.CheckpointNotice{CheckpointId: e.ID}
+		j.toAllWorkers(e.Tasks, &pb.WorkerDown{Msg: &pb.WorkerDown_Completed{Completed: notice}})
+		j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Completed{Completed: notice}})
+		j.step(scheduler.CheckpointDone{})
+	case coordinator.NotifyAborted:
+		j.log.Warn().Int64("checkpoint_id", e.ID).Msg("checkpoint aborted")
+		j.toAllWorkers(e.Tasks, &pb.WorkerDown{Msg: &pb.WorkerDown_Aborted{Aborted: &pb.CheckpointNotice{CheckpointId: e.ID, Resume: e.Resume}}})
+	case coordinator.FinishTasks:
+		// Whichever of the two is pending; the scheduler ignores the other.
+		j.step(scheduler.StopDone{OK: true})
+		j.step(scheduler.FinalDone{OK: true})
+	case coordinator.FailJob:
+		if e.Fenced {
+			j.fenced = true
+			j.suspend(scheduler.Failure{Kind: "fenced", Message: e.Reason})
+			return
+		}
+		j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "checkpoint", Message: e.Reason}})
+	case coordinator.Finished:
+		c.finished(e)
+	default:
+		if !c.runner.Do(e) {
+			j.log.Error().Str("effect", fmt.Sprintf("%T", e)).Msg("nobody carries out this effect of the checkpoint coordinator")
+		}
+	}
+}
+
+func (c *checkpoints) finished(e coordinator.Finished) {
+	j := c.j
+	if e.Err != nil && e.RequestID != "" && e.RequestID == j.stopReq {
+		j.stopReq = ""
+		j.step(scheduler.StopDone{OK: false})
+	}
+	if ch := j.waiting[e.RequestID]; ch != nil {
+		delete(j.waiting, e.RequestID)
+		ch <- TriggerResult{ID: e.ID, Path: e.Path, Err: e.Err}
+	}
+}
+
+func (c *checkpoints) ack(m *pb.CheckpointAck) {
+	id, err := graph.ParseExecutionID(m.GetExecutionId())
+	if err != nil {
+		return
+	}
+	st, err := metadata.DecodeTask(m.GetState())
+	if err != nil {
+		c.step(coordinator.Decline{ID: m.GetCheckpointId(), Execution: id, Reason: fmt.Sprintf("its report cannot be read: %v", err)})
+		return
+	}
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	c.step(coordinator.Ack{ID: m.GetCheckpointId(), Execution: id, State: st, Stats: coordinator.TaskStats{Sync: ms(m.GetSyncMs()), Async: ms(m.GetAsyncMs()),
+		Alignment: ms(m.GetAlignmentMs()), StartDelay: ms(m.GetStartDelayMs()), Size: m.GetSize(), New: m.GetNewSize()}})
+}
+
+func (c *checkpoints) declined(m *pb.CheckpointDeclined) {
+	id, err := graph.ParseExecutionID(m.GetExecutionId())
+	if err != nil {
+		return
+	}
+	c.step(coordinator.Decline{ID: m.GetCheckpointId(), Execution: id, Reason: m.GetFailure().GetMessage()})
+}
+
+func (c *checkpoints) jobEnded(state scheduler.JobState) {
+	end := coordinator.Suspended
+	switch state {
+	case scheduler.JobFinished:
+		end = coordinator.FinishedOK
+	case scheduler.JobCanceled:
+		end = coordinator.Canceled
+	case scheduler.JobFailed:
+		end = coordinator.Failed
+	}
+	c.step(coordinator.JobEnded{State: end})
+}
+
+// TriggerResult is the outcome of a requested checkpoint or savepoint.
+type TriggerResult struct {
+	ID   int64
+	Path string // URI of the directory
+	Err  error
+}
+
+// TriggerKind says what to trigger.
+type TriggerKind int
+
+const (
+	TriggerCheckpoint TriggerKind = iota
+	TriggerSavepoint
+	TriggerStop // stop with savepoint
+)
+
+// TriggerRequest asks for a checkpoint, savepoint or stop.
+type TriggerRequest struct {
+	Kind      TriggerKind
+	Directory string // parent of a savepoint's directory; execution.checkpointing.savepoint-dir when empty
+	Native    bool   // a savepoint in the backend's own form
+	Drain     bool   // stop: emit the maximal watermark first
+}
+
+// Trigger starts a checkpoint or savepoint and returns a channel that receives its outcome, once.
+func (j *JobMaster) Trigger(r TriggerRequest) <-chan TriggerResult {
+	ch := make(chan TriggerResult, 1)
+	if !j.q.Post(func() { j.trigger(r, ch) }) {
+		ch <- TriggerResult{Err: fmt.Errorf("jobmaster: checkpoint: %w", ErrEnded)}
+	}
+	return ch
+}
+
+func (j *JobMaster) trigger(r TriggerRequest, ch chan<- TriggerResult) {
+	refuse := func(err error) { ch <- TriggerResult{Err: err} }
+	if j.ckpt == nil || j.sched == nil {
+		if j.sched == nil {
+			refuse(fmt.Errorf("jobmaster: checkpoint: %w", coordinator.ErrNotRunning))
+			return
+		}
+		refuse(errNoDirectory)
+		return
+	}
+	t := coordinator.Trigger{Kind: coordinator.Manual, Canonical: !r.Native, Drain: r.Drain}
+	if r.Kind != TriggerCheckpoint {
+		t.Kind = coordinator.Savepoint
+		dir := r.Directory
+		if dir == "" {
+			dir = config.SavepointDir.Value(j.opts.Config)
+		}
+		if dir == "" {
+			refuse(errors.New("jobmaster: savepoint: no directory was given, and execution.checkpointing.savepoint-dir is not set"))
+			return
+		}
+		t.Dir = storage.NewSavepointDir(dir, j.opts.JobID)
+	}
+	j.nextReq++
+	t.RequestID = strconv.Itoa(j.nextReq)
+	j.waiting[t.RequestID] = ch
+	if r.Kind != TriggerStop {
+		j.ckpt.step(t)
+		return
+	}
+	t.Kind = coordinator.StopWithSavepoint
+	if j.stopReq != "" || !j.sched.Ready() {
+		delete(j.waiting, t.RequestID)
+		refuse(fmt.Errorf("jobmaster: stop: %w", coordinator.ErrNotRunning))
+		return
+	}
+	j.stopReq = t.RequestID
+	j.stopTrigger = t
+	j.step(scheduler.Stop{Drain: r.Drain})
+	if j.stopTrigger.RequestID != "" { // the scheduler did not take it
+		j.stopReq, j.stopTrigger = "", coordinator.Trigger{}
+		delete(j.waiting, t.RequestID)
+		refuse(fmt.Errorf("jobmaster: stop: %w", coordinator.ErrNotRunning))
+	}
+}
+
+func (j *JobMaster) triggerStop(scheduler.TriggerStop) {
+	t := j.stopTrigger
+	j.stopTrigger = coordinator.Trigger{}
+	j.ckpt.step(t)
+}
+
+// Cancel cancels the job; it returns when the request is with the loop.
+func (j *JobMaster) Cancel() error {
+	if !j.q.Post(func() {
+		if j.sched == nil {
+			j.opts.Resources.Declare(j.id, 0)
+			if j.opts.OnState != nil {
+				j.opts.OnState(scheduler.JobCanceled)
+			}
+			j.result = &Result{State: scheduler.JobCanceled, Start: j.start, End: time.Now()}
+			return
+		}
+		j.step(scheduler.CancelJob{})
+	}) {
+		return fmt.Errorf("jobmaster: cancel: %w", ErrEnded)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package jobmaster
+
+import (
+	"fmt"
+
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+// checkEdges refuses a graph whose edges cannot be wired.
+func checkEdges(g *graph.JobGraph) error {
+	for i := range g.Vertices {
+		v := &g.Vertices[i]
+		for n, in := range v.Inputs {
+			p := g.Vertex(in.From)
+			switch {
+			case p == nil:
+				return fmt.Errorf("jobmaster: wire %s: input %d comes from vertex %s, which is not in the graph", v.Name, n, in.From)
+			case in.FromOutput < 0 || in.FromOutput >= len(p.Outputs) || p.Outputs[in.FromOutput].To != v.ID:
+				return fmt.Errorf("jobmaster: wire %s: input %d is not output %d of %s", v.Name, n, in.FromOutput, p.Name)
+			case in.Partitioner == graph.Forward && p.Parallelism != v.Parallelism:
+				return fmt.Errorf("jobmaster: wire %s: forward edge between parallelism %d and %d", v.Name, p.Parallelism, v.Parallelism)
+			}
+		}
+		for n, out := range v.Outputs {
+			if g.Vertex(out.To) == nil {
+				return fmt.Errorf("jobmaster: wire %s: output %d goes to vertex %s, which is not in the graph", v.Name, n, out.To)
+			}
+		}
+	}
+	return nil
+}
+
+// deploy sends every worker its tasks in one message.
+func (j *JobMaster) deploy(e scheduler.Deploy) {
+	p := j.prep
+	if p == nil || p.attempt != e.Attempt {
+		j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "internal", Message: "jobmaster: deploy without a preparation"}})
+		return
+	}
+	dir := ""
+	if j.ckpt != nil {
+		dir = j.ckpt.storage.Dir()
+	}
+	var order []string
+	by := map[string]*pb.Deploy{}
+	for _, t := range e.Tasks {
+		d, err := j.deployment(t, p)
+		if err != nil {
+			j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "restore", Fatal: true, Message: err.Error()}})
+			return
+		}
+		d.CheckpointDir = dir
+		tm := t.Slot.TaskManager
+		if by[tm] == nil {
+			by[tm] = &pb.Deploy{}
+			order = append(order, tm)
+		}
+		by[tm].Tasks = append(by[tm].Tasks, d)
+	}
+	for _, tm := range order {
+		j.toWorker(tm, &pb.WorkerDown{Msg: &pb.WorkerDown_Deploy{Deploy: by[tm]}})
+	}
+	j.prep = nil
+	j.log.Info().Int("attempt", e.Attempt).Int("tasks", len(e.Tasks)).Int("workers", len(order)).Msg("tasks deployed")
+}
+
+func (j *JobMaster) deployment(t scheduler.Placement, p *preparation) (*pb.TaskDeployment, error) {
+	v := j.vertex[t.ID.Vertex]
+	d := &pb.TaskDeployment{ExecutionId: t.ID.String(), VertexId: v.ID.String(), Subtask: int32(t.ID.Subtask), Attempt: int32(t.ID.Attempt),
+		Parallelism: int32(v.Parallelism), MaxParallelism: int32(v.MaxParallelism), RestoredCheckpointId: p.id, Slot: int32(t.Slot.Index)}
+	if tasks := p.assigned[v.ID]; t.ID.Subtask < len(tasks) && len(tasks[t.ID.Subtask].Operators) > 0 {
+		b, err := metadata.EncodeTask(tasks[t.ID.Subtask])
+		if err != nil {
+			return nil, fmt.Errorf("jobmaster: deploy %s: %w", j.sched.TaskName(t.ID), err)
+		}
+		d.Restore = b
+	}
+	for _, out := range v.Outputs {
+		n := 1
+		if out.Partitioner != graph.Forward {
+			n = j.vertex[out.To].Parallelism
+		}
+		d.Outputs = append(d.Outputs, &pb.PartitionDeployment{Subpartitions: int32(n)})
+	}
+	for _, in := range v.Inputs {
+		gate := &pb.GateDeployment{}
+		from, to, sub := 0, j.vertex[in.From].Parallelism, t.ID.Subtask
+		if in.Partitioner == graph.Forward {
+			from, to, sub = t.ID.Subtask, t.ID.Subtask+1, 0
+		}
+		for i := from; i < to; i++ {
+			producer := j.sched.Execution(graph.ExecutionID{Vertex: in.From, Subtask: i, Attempt: t.ID.Attempt})
+			address := ""
+			if w := j.workers[producer.Slot.TaskManager]; w != nil && w.hello != nil {
+				address = w.hello.GetDataAddress()
+			}
+			gate.Channels = append(gate.Channels, &pb.ChannelSource{Producer: producer.ID.String(), Output: int32(in.FromOutput), Subpartition: int32(sub), Address: address})
+		}
+		d.Inputs = append(d.Inputs, gate)
+	}
+	return d, nil
+}
+
+// checkpointTasks lists the tasks for the checkpoint coordinator.
+func (j *JobMaster) checkpointTasks() []coordinator.Task {
+	var out []coordinator.Task
+	for _, v := range j.sched.Vertices() {
+		for _, x := range v.Tasks {
+			out = append(out, coordinator.Task{Execution: x.ID, Source: len(v.Spec.Inputs) == 0})
+		}
+	}
+	return out
+}

@@ -1,0 +1,50 @@
+package jobmaster
+
+import (
+	"maps"
+
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+)
+
+// taskMetrics keeps the last two reports of each running task.
+type taskMetrics struct {
+	last map[string]*sample // by execution id
+}
+
+type sample struct {
+	at, before    int64 // ms
+	now, previous *pb.TaskMetrics
+	rates         Rates
+}
+
+// Rates are per second over the last reporting interval.
+type Rates struct {
+	RecordsIn, RecordsOut, BytesIn, BytesOut float64
+	Busy, Idle, BackPressured                float64 // ms per second
+}
+
+func newTaskMetrics() *taskMetrics { return &taskMetrics{last: map[string]*sample{}} }
+
+func (m *taskMetrics) update(w *pb.WorkerMetrics) {
+	for _, t := range w.GetTasks() {
+		s := m.last[t.GetExecutionId()]
+		if s == nil {
+			s = &sample{}
+			m.last[t.GetExecutionId()] = s
+		}
+		s.before, s.previous = s.at, s.now
+		s.at, s.now = w.GetTimeMs(), t
+		if s.previous == nil || s.at <= s.before {
+			continue
+		}
+		per := func(a, b int64) float64 { return float64(a-b) * 1000 / float64(s.at-s.before) }
+		s.rates = Rates{RecordsIn: per(t.RecordsIn, s.previous.RecordsIn), RecordsOut: per(t.RecordsOut, s.previous.RecordsOut),
+			BytesIn: per(t.BytesIn, s.previous.BytesIn), BytesOut: per(t.BytesOut, s.previous.BytesOut),
+			Busy: per(t.BusyMs, s.previous.BusyMs), Idle: per(t.IdleMs, s.previous.IdleMs), BackPressured: per(t.BackpressuredMs, s.previous.BackpressuredMs)}
+	}
+}
+
+// retain forgets the tasks that are not in live.
+func (m *taskMetrics) retain(live map[string]bool) {
+	maps.DeleteFunc(m.last, func(id string, _ *sample) bool { return !live[id] })
+}

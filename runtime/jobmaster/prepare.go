@@ -1,0 +1,215 @@
+package jobmaster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/savepoint"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+// pointerPatience is how long a new attempt tries to read the checkpoint that its pointer names: the file system may be failing over.
+const pointerPatience = 2 * time.Minute
+
+// preparation is what stands between Prepare and Prepared.
+type preparation struct {
+	attempt  int
+	restored bool // the state to restore is chosen and assigned
+	coord    bool // the coordinator process has started its enumerators
+	told     bool // Prepared was sent
+	assigned savepoint.Assignment
+	id       int64 // of the restored checkpoint, 0 for none
+	states   map[graph.OperatorID][]byte
+}
+
+// prepareStart runs beside the loop: it reads what the job starts from and checks it against the graph, before anything is scheduled.
+func (j *JobMaster) prepareStart(ctx context.Context) {
+	s, f := j.load(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	j.q.Post(func() {
+		if f != nil {
+			j.failInit(*f)
+			return
+		}
+		j.begin(s)
+	})
+}
+
+// started is what a job starts from.
+type started struct {
+	graph *graph.JobGraph
+	ckpt  *checkpoints
+	from  *coordinator.Completed
+}
+
+func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
+	var s started
+	refuse := func(kind string, err error) (started, *scheduler.Failure) {
+		return s, &scheduler.Failure{Kind: kind, Fatal: true, Message: err.Error()}
+	}
+	from, err := j.loadFrom(ctx)
+	if err != nil {
+		return refuse("restore", err)
+	}
+	var cp metadata.Checkpoint
+	if from != nil {
+		cp, s.from = from.Checkpoint, from
+	}
+	adopted, err := savepoint.Check(cp, *j.opts.Graph, config.AllowNonRestored.Value(j.opts.Config))
+	if err != nil {
+		var misfit *savepoint.MisfitError
+		if errors.As(err, &misfit) && from != nil {
+			misfit.Path = from.Dir
+		}
+		return refuse("restore", err)
+	}
+	g := adopted.Apply(*j.opts.Graph)
+	s.graph = &g
+	if s.ckpt, err = newCheckpoints(ctx, j, &g, from); err != nil {
+		return refuse("checkpoint", err)
+	}
+	return s, nil
+}
+
+// loadFrom reads the checkpoint that the pointer names, else the savepoint that the user gave.
+func (j *JobMaster) loadFrom(ctx context.Context) (*coordinator.Completed, error) {
+	if p := j.opts.Pointer; !p.IsZero() {
+		deadline := time.Now().Add(pointerPatience)
+		for {
+			cp, err := savepoint.Load(ctx, j.opts.FS, p.Dir, savepoint.Claim)
+			if err == nil {
+				return &coordinator.Completed{ID: p.ID, Dir: p.Dir, Owned: !cp.Savepoint, Checkpoint: cp}, nil
+			}
+			if ctx.Err() != nil || time.Now().After(deadline) {
+				return nil, fmt.Errorf("jobmaster: restore the latest checkpoint %d: %w", p.ID, err)
+			}
+			j.log.Warn().Err(err).Int64("checkpoint_id", p.ID).Msg("the latest checkpoint cannot be read; trying again")
+			t := time.NewTimer(time.Second)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				t.Stop()
+			}
+		}
+	}
+	uri := config.SavepointPath.Value(j.opts.Config)
+	if uri == "" {
+		return nil, nil
+	}
+	mode, owned := savepoint.NoClaim, false
+	if config.ClaimMode.Value(j.opts.Config) == "claim" {
+		mode, owned = savepoint.Claim, true
+	}
+	cp, err := savepoint.Load(ctx, j.opts.FS, uri, mode)
+	if err != nil {
+		return nil, fmt.Errorf("jobmaster: start from %s: %w", uri, err)
+	}
+	kind := coordinator.Periodic
+	if cp.Savepoint {
+		kind = coordinator.Savepoint
+	}
+	return &coordinator.Completed{ID: cp.ID, Kind: kind, Dir: uri, Owned: owned, Checkpoint: cp}, nil
+}
+
+// begin starts the scheduler.
+func (j *JobMaster) begin(s started) {
+	j.graph, j.ckpt = s.graph, s.ckpt
+	for i := range j.graph.Vertices {
+		v := &j.graph.Vertices[i]
+		j.vertex[v.ID] = v
+		for _, op := range v.Operators {
+			j.ops[op.ID.String()] = v.ID
+		}
+	}
+	if err := checkEdges(j.graph); err != nil {
+		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
+		return
+	}
+	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config),
+		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing()})
+	if err != nil {
+		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
+		return
+	}
+	j.sched = sched
+	if s.from != nil {
+		j.log.Info().Int64("checkpoint_id", s.from.ID).Str("path", s.from.Dir).Msg("the job starts from a checkpoint")
+	}
+	j.step(scheduler.Start{})
+}
+
+// prepare begins a preparation.
+func (j *JobMaster) prepare(e scheduler.Prepare) {
+	p := &preparation{attempt: e.Attempt}
+	j.prep = p
+	timeout := config.SlotRequestTimeout.Value(j.opts.Config)
+	j.after(timeout, func() {
+		if j.prep == p && !p.told && len(j.slots) < j.needed {
+			problem := j.opts.Resources.CurrentProblem()
+			if problem == "" {
+				problem = "the cluster has no more to give"
+			}
+			j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "resources", Message: fmt.Sprintf(
+				"%d of %d slots within %s (slot.request.timeout): %s", len(j.slots), j.needed, timeout, problem)}})
+		}
+	})
+	j.chooseRestore()
+	j.checkPrepared()
+}
+
+// chooseRestore waits for the outcome of a checkpoint whose pointer is being stored, then assigns the latest state.
+func (j *JobMaster) chooseRestore() {
+	p := j.prep
+	if p == nil || p.restored || j.ckpt != nil && !j.ckpt.core.Settled() {
+		return
+	}
+	p.restored = true
+	if j.ckpt == nil {
+		j.startCoordinators()
+		return
+	}
+	latest, ok := j.ckpt.core.Latest()
+	if ok {
+		assigned, err := savepoint.Assign(latest.Checkpoint, *j.graph)
+		if err != nil {
+			j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "restore", Fatal: true, Message: err.Error()}})
+			return
+		}
+		p.assigned, p.id, p.states = assigned, latest.ID, latest.Checkpoint.Coordinators
+		j.ckpt.step(coordinator.RestoredFrom{ID: latest.ID})
+		j.log.Info().Int64("checkpoint_id", latest.ID).Int("attempt", p.attempt).Msg("state is restored")
+	}
+	j.startCoordinators()
+}
+
+// checkPrepared starts the workers of new slots, and tells the scheduler when nothing is missing.
+func (j *JobMaster) checkPrepared() {
+	p := j.prep
+	if p == nil || p.told || j.result != nil {
+		return
+	}
+	up := 0
+	for _, s := range j.slots {
+		j.startWorker(s.TaskManager)
+		if w := j.workers[s.TaskManager]; w != nil && w.hello != nil {
+			up++
+		}
+	}
+	if len(j.slots) < j.needed || up < len(j.slots) || !p.restored || !p.coord {
+		return
+	}
+	p.told = true
+	slots := make([]scheduler.Slot, len(j.slots))
+	for i, s := range j.slots {
+		slots[i] = scheduler.Slot{TaskManager: s.TaskManager, Index: s.Index}
+	}
+	j.step(scheduler.Prepared{Attempt: p.attempt, Slots: slots})
+}

@@ -1,0 +1,266 @@
+package jobmaster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+// workerState is the job's worker on one TaskManager.
+type workerState struct {
+	hello *pb.WorkerHello // nil until it is up
+}
+
+// listener adapts the loop to resourcemanager.JobListener.
+type listener struct{ j *JobMaster }
+
+func (j *JobMaster) listener() resourcemanager.JobListener { return listener{j} }
+
+func (l listener) SlotsChanged(slots []resourcemanager.Slot) {
+	l.j.q.Post(func() { l.j.slotsChanged(slots) })
+}
+
+func (l listener) TaskManagerLost(id, reason string) {
+	l.j.q.Post(func() { l.j.taskManagerLost(id, reason) })
+}
+
+func (l listener) TaskManagerExit(id string, exit resourcemanager.Exit) {
+	l.j.q.Post(func() { l.j.taskManagerExit(id, exit) })
+}
+
+func (l listener) FromWorker(tm string, up *pb.WorkerUp) {
+	l.j.q.PostWait(context.Background(), func() { l.j.fromWorker(tm, up) })
+}
+
+func (l listener) WorkerExited(tm string, e *pb.WorkerExited) {
+	l.j.q.PostWait(context.Background(), func() { l.j.workerExited(tm, e) })
+}
+
+func (j *JobMaster) slotsChanged(slots []resourcemanager.Slot) {
+	j.slots = slots
+	j.checkPrepared()
+}
+
+func (j *JobMaster) hasSlots(tm string) bool {
+	return slices.ContainsFunc(j.slots, func(s resourcemanager.Slot) bool { return s.TaskManager == tm })
+}
+
+// startWorker makes sure that a TaskManager runs the job's worker.
+func (j *JobMaster) startWorker(tm string) {
+	if j.workers[tm] != nil {
+		return
+	}
+	j.workers[tm] = &workerState{}
+	if err := j.opts.Resources.Send(tm, &pb.TaskManagerDown{Msg: &pb.TaskManagerDown_StartWorker{StartWorker: &pb.StartWorker{
+		JobId: j.id, Artifact: j.opts.Artifact, Args: j.opts.Args, Config: j.opts.Config, Fingerprint: j.graph.Fingerprint, JobName: j.graph.Name}}}); err != nil {
+		j.log.Debug().Err(err).Msg("start worker") // TaskManagerLost follows
+	}
+}
+
+func (j *JobMaster) stopWorker(tm string, grace time.Duration) {
+	_ = j.opts.Resources.Send(tm, &pb.TaskManagerDown{Msg: &pb.TaskManagerDown_StopWorker{StopWorker: &pb.StopWorker{
+		JobId: j.id, GraceMs: grace.Milliseconds()}}}) // a TaskManager that is gone took the worker with it
+}
+
+func (j *JobMaster) stopWorkers(grace time.Duration) {
+	for tm := range j.workers {
+		j.stopWorker(tm, grace)
+	}
+}
+
+func (j *JobMaster) toWorker(tm string, down *pb.WorkerDown) {
+	if err := j.opts.Resources.Send(tm, &pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Worker{Worker: &pb.WorkerEnvelopeDown{JobId: j.id, Down: down}}}); err != nil {
+		j.log.Debug().Err(err).Msg("message to a worker is lost with its link")
+	}
+}
+
+// sendToTasks sends one message per worker, made from the ids of its tasks.
+func (j *JobMaster) sendToTasks(ids []graph.ExecutionID, message func(ids []string) *pb.WorkerDown) {
+	var order []string
+	by := map[string][]string{}
+	for _, id := range ids {
+		x := j.sched.Execution(id)
+		if x == nil || x.Slot.TaskManager == "" {
+			continue
+		}
+		tm := x.Slot.TaskManager
+		if by[tm] == nil {
+			order = append(order, tm)
+		}
+		by[tm] = append(by[tm], id.String())
+	}
+	for _, tm := range order {
+		j.toWorker(tm, message(by[tm]))
+	}
+}
+
+// toAllWorkers sends a message to each worker that has tasks.
+func (j *JobMaster) toAllWorkers(ids []graph.ExecutionID, down *pb.WorkerDown) {
+	j.sendToTasks(ids, func([]string) *pb.WorkerDown { return down })
+}
+
+func cancelMessage(ids []string) *pb.WorkerDown {
+	return &pb.WorkerDown{Msg: &pb.WorkerDown_Cancel{Cancel: &pb.CancelTasks{ExecutionIds: ids}}}
+}
+
+func finishMessage(ids []string) *pb.WorkerDown {
+	return &pb.WorkerDown{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: ids}}}
+}
+
+func (j *JobMaster) fromWorker(tm string, up *pb.WorkerUp) {
+	switch m := up.GetMsg().(type) {
+	case *pb.WorkerUp_Hello:
+		j.workerHello(tm, m.Hello)
+	case *pb.WorkerUp_TaskState:
+		j.taskState(tm, m.TaskState)
+	case *pb.WorkerUp_Ack:
+		if j.ckpt != nil {
+			j.ckpt.ack(m.Ack)
+		}
+	case *pb.WorkerUp_Declined:
+		if j.ckpt != nil {
+			j.ckpt.declined(m.Declined)
+		}
+	case *pb.WorkerUp_OperatorEvent:
+		if v, ok := j.ops[m.OperatorEvent.GetOperatorId()]; ok &&
+			j.sched.Execution(graph.ExecutionID{Vertex: v, Subtask: int(m.OperatorEvent.GetSubtask()), Attempt: int(m.OperatorEvent.GetAttempt())}) != nil {
+			j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_OperatorEvent{OperatorEvent: m.OperatorEvent}})
+		}
+	case *pb.WorkerUp_Metrics:
+		j.metrics.update(m.Metrics)
+	}
+}
+
+func (j *JobMaster) workerHello(tm string, h *pb.WorkerHello) {
+	w := j.workers[tm]
+	if w == nil {
+		return // of a TaskManager without slots for this job
+	}
+	switch {
+	case h.GetProtocol() != version.Protocol:
+		j.fail(scheduler.Failure{Kind: "protocol", Fatal: true, TaskManager: tm, Message: fmt.Sprintf(
+			"the job's binary was built with SDK %s (protocol %d), the cluster is %s (protocol %d): build the job with the cluster's version", h.GetSdk(), h.GetProtocol(), version.Version, version.Protocol)})
+		return
+	case h.GetFingerprint() != "" && h.GetFingerprint() != j.graph.Fingerprint:
+		j.fail(scheduler.Failure{Kind: "graph", Fatal: true, TaskManager: tm, Message: fmt.Sprintf(
+			"the job's binary built another graph in the worker (fingerprint %.12s, submitted %.12s): build must not depend on time, randomness, map order or the machine", h.GetFingerprint(), j.graph.Fingerprint)})
+		return
+	}
+	w.hello = h
+	j.checkPrepared()
+}
+
+var taskStates = map[pb.TaskState]scheduler.TaskState{
+	pb.TaskState_INITIALIZING: scheduler.TaskInitializing, pb.TaskState_RUNNING: scheduler.TaskRunning, pb.TaskState_END_OF_DATA: scheduler.TaskRunning,
+	pb.TaskState_FINISHED: scheduler.TaskFinished, pb.TaskState_CANCELED: scheduler.TaskCanceled, pb.TaskState_FAILED: scheduler.TaskFailed,
+}
+
+func (j *JobMaster) taskState(tm string, m *pb.TaskStateChanged) {
+	id, err := graph.ParseExecutionID(m.GetExecutionId())
+	st, ok := taskStates[m.GetState()]
+	if err != nil || !ok {
+		j.log.Warn().Str("container_id", tm).Str("execution", m.GetExecutionId()).Stringer("state", m.GetState()).Msg("a worker sent a task state that makes no sense")
+		return
+	}
+	ev := scheduler.TaskChanged{ID: id, State: st, EndOfData: m.GetState() == pb.TaskState_END_OF_DATA}
+	if st == scheduler.TaskFailed {
+		f := failureOf(m.GetFailure())
+		ev.Failure = &f
+	}
+	j.step(ev)
+}
+
+func failureOf(f *pb.Failure) scheduler.Failure {
+	if f == nil {
+		return scheduler.Failure{Message: "no reason was given", Kind: "error"}
+	}
+	out := scheduler.Failure{Message: f.GetMessage(), Detail: f.GetDetail(), Kind: f.GetKind(), Fatal: f.GetFatal(), Operator: f.GetOperator()}
+	// A task whose peer's process died sees a broken connection first; that is the same death.
+	out.Death = out.Kind == "connection"
+	return out
+}
+
+func (j *JobMaster) fail(f scheduler.Failure) {
+	if j.sched == nil {
+		j.failInit(f)
+		return
+	}
+	j.step(scheduler.Fail{Failure: f})
+}
+
+// workerExited: the process is gone, its TaskManager lives. A worker that had been up is started again at once, beside the
+// cancelling of the other tasks; one that never came up is started with the restart, which the strategy paces.
+func (j *JobMaster) workerExited(tm string, e *pb.WorkerExited) {
+	w := j.workers[tm]
+	if w == nil {
+		return
+	}
+	delete(j.workers, tm)
+	reason, tail, _ := strings.Cut(e.GetReason(), "\n")
+	j.step(scheduler.WorkerDown{TaskManager: tm, Process: true, Failure: scheduler.Failure{Kind: "worker", Death: true, Detail: tail, TaskManager: tm,
+		Message: fmt.Sprintf("the worker process %d on %s ended: %s", e.GetPid(), j.where(tm), reason)}})
+	if j.result != nil || j.sched == nil {
+		return
+	}
+	if w.hello != nil && j.hasSlots(tm) && j.sched.State() == scheduler.JobRestarting {
+		j.startWorker(tm)
+	}
+	j.checkPrepared()
+}
+
+func (j *JobMaster) where(tm string) string {
+	for _, s := range j.slots {
+		if s.TaskManager == tm && s.Host != "" {
+			return tm + " (" + s.Host + ")"
+		}
+	}
+	return tm
+}
+
+func (j *JobMaster) taskManagerLost(tm, reason string) {
+	where := j.where(tm)
+	delete(j.workers, tm)
+	j.slots = slices.DeleteFunc(slices.Clone(j.slots), func(s resourcemanager.Slot) bool { return s.TaskManager == tm })
+	j.step(scheduler.WorkerDown{TaskManager: tm, Failure: scheduler.Failure{Kind: "taskmanager", Death: true, TaskManager: tm,
+		Message: fmt.Sprintf("TaskManager %s is gone: %s", where, reason)}})
+}
+
+// taskManagerExit completes the history: the container's end is known later than the broken link.
+func (j *JobMaster) taskManagerExit(tm string, exit resourcemanager.Exit) {
+	for i := range j.history {
+		f := &j.history[i]
+		if f.TaskManager == tm && f.Kind == "taskmanager" && !strings.Contains(f.Detail, "container ended") {
+			f.Detail = strings.TrimSpace(f.Detail + fmt.Sprintf("\nThe container ended with exit code %d: %s", exit.Code, exit.Text))
+			return
+		}
+	}
+}
+
+// taskMoved tells the coordinator process about subtasks of its operators.
+func (j *JobMaster) taskMoved(e scheduler.TaskMoved) {
+	if e.To == scheduler.TaskFailed || e.To == scheduler.TaskRunning {
+		j.log.Debug().Str("task", j.sched.TaskName(e.ID)).Str("to", string(e.To)).Msg("task state")
+	}
+	for i := range j.vertex[e.ID.Vertex].Operators {
+		op := &j.vertex[e.ID.Vertex].Operators[i]
+		if !op.Coordinate {
+			continue
+		}
+		switch e.To {
+		case scheduler.TaskRunning:
+			j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_SubtaskReady{SubtaskReady: &pb.SubtaskReady{
+				OperatorId: op.ID.String(), Subtask: int32(e.ID.Subtask), Attempt: int32(e.ID.Attempt)}}})
+		case scheduler.TaskFailed:
+			j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_SubtaskFailed{SubtaskFailed: &pb.SubtaskFailed{
+				OperatorId: op.ID.String(), Subtask: int32(e.ID.Subtask), Attempt: int32(e.ID.Attempt), Reason: "the task failed"}}})
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package minicluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/dispatcher"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/jobmaster"
+	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+	"github.com/thalweg/thalweg/runtime/taskmanager"
+)
+
+// Result is how the job ended.
+type Result = jobmaster.Result
+
+// Cluster is a running embedded cluster.
+type Cluster struct {
+	opts       Options
+	conf       config.Configuration
+	dir        string
+	ownDir     bool
+	driver     *resourcemanager.Embedded
+	Resources  *resourcemanager.Manager
+	Dispatcher *dispatcher.Dispatcher
+	JobID      graph.JobID
+	RESTURL    string // "" without REST
+	stopREST   func()
+
+	accepting sync.WaitGroup
+	fatal     chan error
+	closing   sync.Once
+}
+
+// Run starts a cluster, runs the job to its end and takes everything down. When ctx ends first, the job is cancelled; the result then is
+// CANCELED. The error is about the cluster; a job that failed is a Result with State FAILED (see JobError).
+func Run(ctx context.Context, opts Options) (Result, error) {
+	c, err := Start(ctx, opts)
+	if err != nil {
+		return Result{}, err
+	}
+	defer c.Close()
+	if opts.OnStarted != nil {
+		opts.OnStarted(c, c.RESTURL)
+	}
+	return c.Wait(ctx)
+}
+
+// JobError turns the result of a job that did not finish into an error: nil for FINISHED.
+func JobError(r Result) error {
+	if r.State == scheduler.JobFinished {
+		return nil
+	}
+	if r.Failure == nil {
+		return fmt.Errorf("job %s", r.State)
+	}
+	where := ""
+	if r.Failure.Task != "" {
+		where = " in " + r.Failure.Task
+	}
+	return fmt.Errorf("job %s%s: %s", r.State, where, r.Failure.Message)
+}
+
+// Start starts a cluster and submits the job. Close takes it down.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	if opts.Graph == nil || opts.RunWorker == nil || opts.FS == nil {
+		return nil, errors.New("minicluster: start: Graph, RunWorker and FS are required")
+	}
+	c := &Cluster{opts: opts, conf: opts.Config.Clone(), dir: opts.Dir, fatal: make(chan error, 1)}
+	if c.conf == nil {
+		c.conf = config.Configuration{}
+	}
+	if c.dir == "" {
+		d, err := os.MkdirTemp("", "thalweg-local-")
+		if err != nil {
+			return nil, fmt.Errorf("minicluster: start: %w", err)
+		}
+		c.dir, c.ownDir = d, true
+	}
+	if config.CheckpointDir.Value(c.conf) == "" && opts.Graph.Config[config.CheckpointDir.Key] == "" {
+		config.CheckpointDir.Set(c.conf, "file://"+filepath.Join(c.dir, "checkpoints"))
+	}
+	if err := c.start(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	store := ha.NewMemory()
+	epoch, err := store.AcquireEpoch(ctx, "minicluster")
+	if err != nil {
+		return fmt.Errorf("minicluster: start: %w", err)
+	}
+	c.driver = resourcemanager.NewEmbedded(c.runTaskManager)
+	c.Resources = resourcemanager.New(resourcemanager.Options{Config: c.conf, Driver: c.driver, Epoch: epoch, Spec: c.spec(), Logger: c.opts.Logger,
+		OnFatal: func(err error) {
+			select {
+			case c.fatal <- err:
+			default:
+			}
+		}})
+	if err := c.Resources.Start(ctx); err != nil {
+		return err
+	}
+	var launcher dispatcher.Launcher
+	if c.opts.RunCoordinator != nil {
+		launcher = dispatcher.InProcess{Run: c.opts.RunCoordinator}
+	}
+	c.Dispatcher = dispatcher.New(dispatcher.Options{Config: c.conf, Resources: c.Resources, Store: store, FS: c.opts.FS, Launcher: launcher, Epoch: epoch, Logger: c.opts.Logger})
+	if c.opts.RESTAddress != "" {
+		if err := c.startREST(); err != nil {
+			return err
+		}
+	}
+	c.JobID, err = c.Dispatcher.Submit(ctx, dispatcher.Submission{JobID: c.opts.JobID, Graph: c.opts.Graph, Args: c.opts.Args, Config: c.opts.Config})
+	return err
+}
+
+// spec is one TaskManager with all slots, unless TaskManagers or the configuration say otherwise.
+func (c *Cluster) spec() resourcemanager.WorkerSpec {
+	s := resourcemanager.SpecOf(c.conf)
+	groups := map[string]int{}
+	need := 0
+	for _, v := range c.opts.Graph.Vertices {
+		need += max(0, v.Parallelism-groups[v.SlotSharingGroup])
+		groups[v.SlotSharingGroup] = max(groups[v.SlotSharingGroup], v.Parallelism)
+	}
+	switch n := c.opts.TaskManagers; {
+	case config.TaskSlots.IsSet(c.conf):
+	case n > 0:
+		s.Slots = max(1, (need+n-1)/n)
+	default:
+		s.Slots = max(1, need)
+	}
+	s.Cores = runtime.GOMAXPROCS(0)
+	return s
+}
+
+func (c *Cluster) runTaskManager(ctx context.Context, id resourcemanager.WorkerID, spec resourcemanager.WorkerSpec) error {
+	tm, err := taskmanager.New(taskmanager.Options{ID: string(id), Host: "127.0.0.1", Slots: spec.Slots, MemoryBytes: spec.MemoryBytes, Cores: spec.Cores,
+		Dirs: []string{filepath.Join(c.dir, "local")}, Config: c.conf, Logger: c.opts.Logger,
+		Launcher: taskmanager.InProcess{Run: c.opts.RunWorker},
+		Leader:   func(context.Context) (taskmanager.Leader, error) { return taskmanager.Leader{Address: "embedded"}, nil },
+		Connect: func(context.Context, taskmanager.Leader) (taskmanager.Connection, error) {
+			lower, upper := rpc.Pipe[*pb.TaskManagerUp, *pb.TaskManagerDown]()
+			c.accepting.Go(func() { c.Resources.Accept(upper, "embedded") })
+			return taskmanager.Connection{Link: lower}, nil
+		}})
+	if err != nil {
+		return err
+	}
+	return tm.Run(ctx)
+}
+
+// KillTaskManager ends a TaskManager as if its container had died; another one is started.
+func (c *Cluster) KillTaskManager(id string) { c.driver.Kill(resourcemanager.WorkerID(id)) }
+
+// Wait waits for the job's end. When ctx ends first, the job is cancelled.
+func (c *Cluster) Wait(ctx context.Context) (Result, error) {
+	done := make(chan struct{})
+	defer close(done)
+	fatal := make(chan error, 1)
+	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		select {
+		case err := <-c.fatal:
+			fatal <- err
+			cancel(err)
+		case <-ctx.Done():
+			_ = c.Dispatcher.Cancel(c.JobID) // ended already is fine
+			t := time.NewTimer(cancelPatience)
+			defer t.Stop()
+			select {
+			case <-t.C:
+				cancel(fmt.Errorf("minicluster: the job did not end within %s of its cancellation", cancelPatience))
+			case <-done:
+			case <-wctx.Done():
+			}
+		case <-wctx.Done():
+		}
+	})
+	r, err := c.Dispatcher.Wait(wctx, c.JobID)
+	cancel(nil)
+	return r, err
+}
+
+// cancelPatience bounds the end of a cancelled job.
+const cancelPatience = time.Minute
+
+// Close takes everything down and waits for it.
+func (c *Cluster) Close() {
+	c.closing.Do(func() {
+		if c.stopREST != nil {
+			c.stopREST()
+		}
+		if c.Dispatcher != nil {
+			c.Dispatcher.Close()
+		}
+		if c.Resources != nil {
+			if err := c.Resources.Close(); err != nil {
+				c.opts.Logger.Debug().Err(err).Msg("closing the resource manager")
+			}
+		}
+		c.accepting.Wait()
+		if c.ownDir {
+			if err := os.RemoveAll(c.dir); err != nil {
+				c.opts.Logger.Warn().Err(err).Str("dir", c.dir).Msg("local folder could not be removed")
+			}
+		}
+	})
+}

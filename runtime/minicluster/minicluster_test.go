@@ -1,0 +1,73 @@
+package minicluster_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/local"
+	"github.com/thalweg/thalweg/runtime/jobmaster/jobtest"
+	"github.com/thalweg/thalweg/runtime/minicluster"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func registry() *fs.Registry {
+	r := &fs.Registry{}
+	r.Register("file", func(context.Context, *url.URL) (fs.FileSystem, error) { return local.New(), nil })
+	return r
+}
+
+func options(t *testing.T, w *jobtest.World, conf map[string]string) minicluster.Options {
+	c := config.Configuration{}
+	for k, v := range conf {
+		c[k] = v
+	}
+	return minicluster.Options{Graph: jobtest.Graph(2, 3), Config: c, RunWorker: w.RunWorker, RunCoordinator: w.RunCoordinator, FS: registry(), Dir: t.TempDir(),
+		Logger: zerolog.New(zerolog.NewTestWriter(t)).With().Timestamp().Logger()}
+}
+
+func run(t *testing.T, o minicluster.Options) minicluster.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	r, err := minicluster.Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestBoundedJobFinishesWithFinalCheckpoint(t *testing.T) {
+	w := &jobtest.World{Bounded: true}
+	r := run(t, options(t, w, map[string]string{"execution.checkpointing.interval": "1 h"}))
+	if r.State != scheduler.JobFinished {
+		t.Fatalf("state %s, failure %+v", r.State, r.Failure)
+	}
+	if n := len(w.Triggers()); n != 1 {
+		t.Fatalf("%d checkpoints, want the final one", n)
+	}
+	if n := len(w.Completed()); n != 1 {
+		t.Fatalf("final checkpoint was notified %d times, want once per worker", n)
+	}
+	if r.Details.Checkpoints.Counts.Completed != 1 {
+		t.Fatalf("counts %+v", r.Details.Checkpoints.Counts)
+	}
+}
+
+func TestBoundedJobWithoutCheckpoints(t *testing.T) {
+	w := &jobtest.World{Bounded: true}
+	o := options(t, w, nil)
+	o.TaskManagers = 3
+	r := run(t, o)
+	if r.State != scheduler.JobFinished || len(w.Triggers()) != 0 {
+		t.Fatalf("state %s, %d checkpoints", r.State, len(w.Triggers()))
+	}
+}

@@ -204,7 +204,7 @@ func (d *decoder) checkpoint(c *Checkpoint) {
 	c.JobName = d.str()
 	c.Product = d.str()
 	if n := d.count(8); n > 0 {
-		c.Config = map[string]string{}
+		c.Config = make(map[string]string, n)
 		last := ""
 		for i := range n {
 			k := d.str()
@@ -235,7 +235,7 @@ func (d *decoder) checkpoint(c *Checkpoint) {
 		}
 	}
 	if n := d.count(20); n > 0 {
-		c.Coordinators = map[graph.OperatorID][]byte{}
+		c.Coordinators = make(map[graph.OperatorID][]byte, n)
 		for range n {
 			id := graph.OperatorID{ID: d.id()}
 			if _, dup := c.Coordinators[id]; dup {
@@ -251,7 +251,7 @@ func (d *decoder) checkpoint(c *Checkpoint) {
 
 func (d *decoder) subtask(s *Subtask) {
 	s.Index = d.int()
-	s.Keyed = slice[state.Handle](d, 44)
+	s.Keyed = slice[state.Handle](d, 40)
 	for i := range s.Keyed {
 		d.handle(&s.Keyed[i])
 		if d.err != nil {

@@ -26,6 +26,7 @@ import (
 //	leader-<n>           address of that attempt
 //	jobs/<id>/job        the job
 //	jobs/<id>/e<epoch>.c<checkpoint>.r<reserved>.<key>    the job's token, an empty file
+//	jobs/<id>/taken      exists as soon as the token may be renamed
 //	jobs/<id>/dir-<key>  where the checkpoints of tokens with that key stand
 //	results/<id>         the result of a job that ended
 //
@@ -45,8 +46,9 @@ type FileStore struct {
 
 // opened is a job that this store has taken over. Calls for one job come one after another.
 type opened struct {
-	token token
-	dirs  map[string]bool // keys whose dir file this store has written
+	token  token
+	dirs   map[string]bool // keys whose dir file this store has written
+	buried bool            // EndJob has done everything
 }
 
 // NewFileStore returns a store in the directory root (a path inside of f). It touches nothing.
@@ -206,6 +208,11 @@ func (s *FileStore) Jobs(ctx context.Context) ([]Job, error) {
 			continue
 		}
 		id := graph.JobID{ID: rawID}
+		if _, ended, err := s.result(ctx, id); err != nil {
+			return nil, err
+		} else if ended {
+			continue // what its removal left
+		}
 		tokens, err := s.tokens(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("ha: list jobs: %w", err)
@@ -236,13 +243,25 @@ func (s *FileStore) EndJob(ctx context.Context, id graph.JobID, r Result) error 
 	if r.State == "" || strings.ContainsAny(r.State, "./") {
 		return fmt.Errorf("ha: end job %s: state %q is not a word", id, r.State)
 	}
-	if _, err := fs.ReadFile(ctx, s.fs, s.resultFile(id), maxFile); err == nil {
+	s.mu.Lock()
+	o := s.jobs[id]
+	s.mu.Unlock()
+	if o == nil {
+		return fmt.Errorf("ha: end job %s: %w", id, ErrUnknownJob)
+	}
+	if o.token.ended == "" {
+		if err := s.move(ctx, id, func(t *token) { *t = token{epoch: t.epoch, ended: r.State} }); err != nil {
+			return fmt.Errorf("ha: end job %s: %w", id, err)
+		}
+	}
+	if o.buried {
 		return nil
 	}
-	if err := s.move(ctx, id, func(t *token) { *t = token{epoch: t.epoch, ended: r.State} }); err != nil {
-		return fmt.Errorf("ha: end job %s: %w", id, err)
+	if err := s.bury(ctx, id, r); err != nil {
+		return err
 	}
-	return s.bury(ctx, id, r)
+	o.buried = true
+	return nil
 }
 
 func (s *FileStore) bury(ctx context.Context, id graph.JobID, r Result) error {
@@ -256,9 +275,6 @@ func (s *FileStore) bury(ctx context.Context, id graph.JobID, r Result) error {
 	if err := s.fs.Remove(ctx, s.jobDir(id), true); err != nil {
 		return fmt.Errorf("ha: remove job %s: %w", id, err)
 	}
-	s.mu.Lock()
-	delete(s.jobs, id)
-	s.mu.Unlock()
 	return nil
 }
 

@@ -86,7 +86,8 @@ type Store interface {
 	StorePointer(ctx context.Context, id graph.JobID, p Pointer) error
 	// Pointer reads a job's pointer without taking it over (command line, tests).
 	Pointer(ctx context.Context, id graph.JobID) (Pointer, error)
-	// EndJob records the result and removes the job. It works for opened jobs only; repeating it is fine.
+	// EndJob records the result and removes the job. It works for opened jobs only, and repeating it is fine; ErrFenced when another
+	// attempt has ended the job meanwhile.
 	EndJob(ctx context.Context, id graph.JobID, r Result) error
 	// Results lists the jobs that ended.
 	Results(ctx context.Context) (map[graph.JobID]Result, error)

@@ -23,6 +23,7 @@ type memory struct {
 	epoch   int64
 	jobs    map[graph.JobID]*memoryJob
 	results map[graph.JobID]Result
+	endedBy map[graph.JobID]int64
 	leader  Leader
 	changed chan struct{} // closed and replaced when leader changes
 }
@@ -38,7 +39,8 @@ var _ Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{shared: &memory{jobs: map[graph.JobID]*memoryJob{}, results: map[graph.JobID]Result{}, changed: make(chan struct{})}}
+	return &Memory{shared: &memory{jobs: map[graph.JobID]*memoryJob{}, results: map[graph.JobID]Result{},
+		endedBy: map[graph.JobID]int64{}, changed: make(chan struct{})}}
 }
 
 // Attempt returns a store with the same data and no epoch yet.
@@ -172,13 +174,13 @@ func (m *Memory) Pointer(_ context.Context, id graph.JobID) (p Pointer, err erro
 // EndJob implements Store.
 func (m *Memory) EndJob(_ context.Context, id graph.JobID, r Result) error {
 	m.shared.mu.Lock()
-	_, ended := m.shared.results[id]
+	by, ended := m.shared.endedBy[id]
 	m.shared.mu.Unlock()
-	if ended {
+	if ended && by == m.epoch {
 		return nil
 	}
 	return m.owned("end", id, func(*memoryJob) error {
-		m.shared.results[id] = r
+		m.shared.results[id], m.shared.endedBy[id] = r, m.epoch
 		delete(m.shared.jobs, id)
 		return nil
 	})
@@ -228,7 +230,7 @@ func (m *Memory) CleanUp(context.Context) error {
 		if err := m.check(s); err != nil {
 			return err
 		}
-		s.jobs, s.results, s.leader = map[graph.JobID]*memoryJob{}, map[graph.JobID]Result{}, Leader{}
+		s.jobs, s.results, s.endedBy, s.leader = map[graph.JobID]*memoryJob{}, map[graph.JobID]Result{}, map[graph.JobID]int64{}, Leader{}
 		return nil
 	})
 }

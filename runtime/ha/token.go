@@ -11,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -65,11 +66,21 @@ func newest(tokens []token) *token {
 	return best
 }
 
-// listRetries: a directory listing of a local file system may miss a file that is renamed meanwhile; HDFS's is atomic.
-const listRetries = 8
+// markName is a file that exists before a job's token is renamed for the first time. A listing of a local directory may miss a file
+// that is renamed meanwhile (HDFS's is atomic), and a token that was missed must not be created anew.
+const markName = "taken"
 
-// tokens lists a job's tokens; none when the job is unknown.
-func (s *FileStore) tokens(ctx context.Context, id graph.JobID) ([]token, error) {
+const (
+	listPause = time.Millisecond
+	listTries = 5000
+)
+
+// tokens lists a job's tokens; none when the job has none, or is unknown.
+//
+// A listing without tokens counts when a second one, begun after it, shows no mark either: a token that the first one missed because
+// it was renamed had the mark beside it by then. One that was missed because it was just being created is not accepted by its
+// creator, who looks for a higher epoch afterwards.
+func (s *FileStore) tokens(ctx context.Context, id graph.JobID) (out []token, err error) {
 	for try := 0; ; try++ {
 		infos, err := s.fs.List(ctx, s.jobDir(id))
 		if errors.Is(err, iofs.ErrNotExist) {
@@ -78,14 +89,27 @@ func (s *FileStore) tokens(ctx context.Context, id graph.JobID) ([]token, error)
 		if err != nil {
 			return nil, err
 		}
-		var out []token
+		marked := false
 		for _, i := range infos {
 			if t, ok := parseToken(path.Base(i.Path)); ok {
 				out = append(out, t)
 			}
+			marked = marked || path.Base(i.Path) == markName
 		}
-		if len(out) > 0 || try == listRetries {
+		switch {
+		case len(out) > 0, !marked && try > 0:
 			return out, nil
+		case !marked:
+			continue
+		case try == listTries:
+			return nil, fmt.Errorf("%s has lost its token file; remove the directory and submit the job again from its latest checkpoint", s.uri(s.jobDir(id)))
+		}
+		timer := time.NewTimer(listPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
 		}
 	}
 }
@@ -98,6 +122,9 @@ func (s *FileStore) OpenJob(ctx context.Context, id graph.JobID) (Pointer, int64
 	epoch, err := s.owner()
 	if err != nil {
 		return fail(err)
+	}
+	if _, ok, err := s.result(ctx, id); err != nil || ok {
+		return fail(errors.Join(err, endedIf(ok)))
 	}
 	for ctx.Err() == nil {
 		tokens, err := s.tokens(ctx, id)
@@ -123,12 +150,20 @@ func (s *FileStore) OpenJob(ctx context.Context, id graph.JobID) (Pointer, int64
 		case best.epoch > epoch:
 			return fail(ErrFenced)
 		}
+		if err := fs.WriteFile(ctx, s.fs, path.Join(s.jobDir(id), markName), nil, false); err != nil && !errors.Is(err, iofs.ErrExist) {
+			return fail(err)
+		}
 		mine := *best
 		mine.epoch, mine.reserved = epoch, best.reserved+1
 		switch err := s.fs.Rename(ctx, path.Join(s.jobDir(id), best.name()), path.Join(s.jobDir(id), mine.name())); {
 		case errors.Is(err, iofs.ErrNotExist):
 			continue // its owner stored a pointer, or a newer attempt took it: look again
 		case err != nil:
+			return fail(err)
+		}
+		// A token that its creator did not get to check may stand beside a newer attempt's: only when no higher epoch exists now will
+		// every later one find this token.
+		if err := s.CheckEpoch(ctx); err != nil {
 			return fail(err)
 		}
 		for _, t := range tokens {
@@ -150,12 +185,17 @@ func (s *FileStore) OpenJob(ctx context.Context, id graph.JobID) (Pointer, int64
 	return fail(ctx.Err())
 }
 
-// firstToken creates a job's token. Like PutJob it writes, then looks for a higher epoch.
+func endedIf(ended bool) error {
+	if ended {
+		return ErrEnded
+	}
+	return nil
+}
+
+// firstToken creates a job's token; OpenJob looks for a higher epoch afterwards.
 func (s *FileStore) firstToken(ctx context.Context, id graph.JobID, epoch int64) (*token, error) {
-	if _, ok, err := s.result(ctx, id); err != nil {
-		return nil, err
-	} else if ok {
-		return nil, ErrEnded
+	if _, ok, err := s.result(ctx, id); err != nil || ok {
+		return nil, errors.Join(err, endedIf(ok))
 	}
 	if _, err := s.fs.Stat(ctx, s.jobFile(id)); err != nil {
 		if errors.Is(err, iofs.ErrNotExist) {
@@ -164,14 +204,8 @@ func (s *FileStore) firstToken(ctx context.Context, id graph.JobID, epoch int64)
 		return nil, err
 	}
 	t := token{epoch: epoch, key: noKey}
-	p := path.Join(s.jobDir(id), t.name())
-	if err := fs.WriteFile(ctx, s.fs, p, nil, false); err != nil && !errors.Is(err, iofs.ErrExist) {
-		return nil, err
-	}
-	if err := s.CheckEpoch(ctx); err != nil {
-		if errors.Is(err, ErrFenced) {
-			err = errors.Join(err, s.fs.Remove(ctx, p, false))
-		}
+	err := fs.WriteFile(ctx, s.fs, path.Join(s.jobDir(id), t.name()), nil, false)
+	if err != nil && !errors.Is(err, iofs.ErrExist) {
 		return nil, err
 	}
 	return &t, nil
@@ -295,6 +329,9 @@ func (s *FileStore) move(ctx context.Context, id graph.JobID, change func(*token
 	}
 	for ctx.Err() == nil {
 		cur := o.token
+		if cur.ended != "" {
+			return ErrEnded
+		}
 		next := cur
 		change(&next)
 		from, to := path.Join(s.jobDir(id), cur.name()), path.Join(s.jobDir(id), next.name())

@@ -107,10 +107,11 @@ func parseXML(r io.Reader, set func(key string, p property), include func(href s
 					return err
 				}
 				err := include(inc.Href)
-				if errors.Is(err, os.ErrNotExist) && inc.Fallback != nil {
-					err = nil
-				}
-				if err != nil {
+				switch {
+				case err == nil, errors.Is(err, os.ErrNotExist) && inc.Fallback != nil:
+				case errors.Is(err, os.ErrNotExist): // not wrapped: only a site file itself may be missing
+					return fmt.Errorf("xi:include %q: no such file, and no <xi:fallback/>", inc.Href)
+				default:
 					return err
 				}
 			default:

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -85,16 +86,26 @@ func (p *Partition) Broadcast(ev Event) error {
 	return nil
 }
 
-// Finish sends EndOfPartition on every channel. Consumers can read all of it after Close too. A second call does nothing.
+// Finish sends EndOfPartition on every channel, behind what that channel holds; it blocks as Channel.Put does. Consumers can read all of it
+// after Close too. A channel whose consumer is gone does not keep the others from their end: it makes Finish return its
+// *ConnectionError when they have it. A call after one that returned nil or such an error does nothing.
 func (p *Partition) Finish() error {
 	if p.finished {
 		return nil
 	}
-	if err := p.Broadcast(Event{Kind: EndOfPartition}); err != nil {
-		return err
+	var first error
+	for _, c := range p.channels {
+		err := c.send(&Event{Kind: EndOfPartition})
+		var gone *ConnectionError
+		if err != nil && !errors.As(err, &gone) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
 	}
 	p.finished = true
-	return nil
+	return first
 }
 
 // Close ends the task's use of the partition. After Finish it stays until every consumer has read to its end (or

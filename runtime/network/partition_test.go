@@ -387,3 +387,28 @@ func TestClosedEnvironment(t *testing.T) {
 		t.Errorf("listen: %v", err)
 	}
 }
+
+// TestFinishDespiteOneLostConsumer: the others still get their end.
+func TestFinishDespiteOneLostConsumer(t *testing.T) {
+	both(t, func(t *testing.T, remote bool) {
+		e1, e2, addr := pair(t, remote, Config{})
+		p := newPartition(t, e1, testPartition(1), 2)
+		gone := newConsumer(t, t.Context(), e2, Source{Partition: testPartition(1), Address: addr})
+		g := newConsumer(t, t.Context(), e2, Source{Partition: testPartition(1), Subpartition: 1, Address: addr})
+		for i, c := range []*consumer{gone, g} { // both are attached
+			if err := p.Channel(i).Send(Event{Kind: Barrier}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone.Close()
+		eventually(t, "the producer knows", func() bool { return p.Channel(0).Send(Event{Kind: Barrier}) != nil })
+		wantKind(t, p.Finish(), ConsumerGone)
+		p.Close()
+		if _, err := g.collect(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -16,6 +16,8 @@ var (
 	ErrUnavailable = errors.New("file system unavailable")
 	// ErrQuota says that the directory or the store has no room left for the data or the name.
 	ErrQuota = errors.New("quota exceeded")
+	// ErrCorrupt says that content is not what was written: no copy passes its checksum.
+	ErrCorrupt = errors.New("content is damaged")
 	// ErrAborted is returned by a Writer that was given up.
 	ErrAborted = errors.New("file was given up")
 )

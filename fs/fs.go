@@ -118,7 +118,7 @@ func ReadFile(ctx context.Context, f FileSystem, path string, limit int64) ([]by
 		err = cerr
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fs: read %s: %w", path, err)
+		return nil, err // says operation and path itself
 	}
 	if int64(len(b)) > limit {
 		return nil, fmt.Errorf("fs: read %s: larger than %d bytes", path, limit)
@@ -133,7 +133,8 @@ func WriteFile(ctx context.Context, f FileSystem, path string, data []byte, over
 		return err
 	}
 	if _, err := w.Write(data); err != nil {
-		return errors.Join(fmt.Errorf("fs: write %s: %w", path, err), w.Abort())
+		_ = w.Abort() // the first failure is the one to tell
+		return err
 	}
 	return w.Close()
 }

@@ -84,7 +84,7 @@ func (b *blockWriter) send(data []byte, last bool) error {
 	select {
 	case b.slots <- struct{}{}:
 	case <-b.acked:
-		return b.over(errors.New("the data node has ended the block"))
+		return b.over(b.err) // acknowledgements end early for a reason only
 	}
 	if last {
 		b.last.Store(b.seq)

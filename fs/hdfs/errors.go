@@ -115,6 +115,9 @@ func meaning(err error) error {
 		}
 		return nil
 	}
+	if errors.Is(err, errChecksum) {
+		return fs.ErrCorrupt
+	}
 	var conn *ipc.ConnError
 	var dn *datanodeError
 	if errors.As(err, &conn) || errors.As(err, &dn) || errors.Is(err, ipc.ErrTimeout) {

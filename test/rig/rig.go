@@ -109,6 +109,14 @@ func checkout() (string, error) {
 // Start brings the cluster up, as far as it is not up already, and waits until every daemon serves. When a daemon does not come up, those
 // that this call started are ended again. A cluster that runs keeps its ports, its daemons and its configuration.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	c, err := start(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return c, removeIfThere(c.layout.auto()) // it now belongs to the caller and not to those who share it
+}
+
+func start(ctx context.Context, opts Options) (*Cluster, error) {
 	c, unlock, err := prepare(ctx, &opts)
 	if err != nil {
 		return nil, err

@@ -208,6 +208,53 @@ func TestTwoClustersDoNotTouchEachOther(t *testing.T) {
 	must[string](t)(a.KafkaCLI(t.Context(), "kafka-topics", "--describe", "--topic", "only-in-a"))
 }
 
+// Two test processes, here two calls, share a cluster; the last one stops it, and one that was up before stays up.
+func TestSharedClusterEndsWithItsLastUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real daemons")
+	}
+	ctx := t.Context()
+	opts := rig.Options{Dir: filepath.Join(t.TempDir(), "cluster"), Daemons: []string{rig.Kafka}}
+	share := func() (*rig.Cluster, func()) {
+		c, release, err := rig.Shared(ctx, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, func() {
+			if err := release(context.WithoutCancel(ctx)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	a, releaseA := share()
+	b, releaseB := share()
+	if a.PID(rig.Kafka) == 0 || a.PID(rig.Kafka) != b.PID(rig.Kafka) {
+		t.Errorf("brokers %d and %d", a.PID(rig.Kafka), b.PID(rig.Kafka))
+	}
+	releaseA()
+	if b.PID(rig.Kafka) == 0 {
+		t.Error("the first to leave has stopped the cluster")
+	}
+	releaseB()
+	if left := b.Left(); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	own, err := rig.Start(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Stop(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	_, release := share()
+	release()
+	if own.PID(rig.Kafka) == 0 {
+		t.Error("a cluster that was up before was stopped")
+	}
+}
+
 func TestADaemonThatDiesIsNamedWithItsReason(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real daemons")

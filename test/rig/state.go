@@ -32,6 +32,7 @@ type layout struct{ dir string }
 
 func (l layout) state() string             { return filepath.Join(l.dir, "cluster.json") }
 func (l layout) lock() string              { return filepath.Join(l.dir, "lock") }
+func (l layout) auto() string              { return filepath.Join(l.dir, "auto") } // there: started by Shared
 func (l layout) conf() string              { return filepath.Join(l.dir, "conf") }
 func (l layout) confOf(d string) string    { return filepath.Join(l.dir, "conf-"+d) }
 func (l layout) webapps() string           { return filepath.Join(l.dir, "webroot") }

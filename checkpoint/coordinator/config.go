@@ -42,7 +42,8 @@ type Config struct {
 	// a late deletion by an old attempt cannot meet a new one's files.
 	ReservedID int64
 
-	// Existing are the completed checkpoints to go on with, oldest first; the last one is what the job is restored from.
+	// Existing are the completed checkpoints to go on with, oldest first; the last one is what the job is restored from. With
+	// Retained above 1, storage.Storage.Completed finds the older ones; what is not listed here is swept.
 	Existing []Completed
 }
 

@@ -22,7 +22,6 @@ package coordinator
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -134,6 +133,7 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	c.stats.limit = cfg.History
 	for _, e := range cfg.Existing {
+		e.Dir = storage.DirOf(e.Dir)
 		sharedFiles, exclusive, err := classify(e.Dir, &e.Checkpoint)
 		if err != nil {
 			return nil, fmt.Errorf("coordinator: checkpoint %d: %w", e.ID, err)
@@ -149,7 +149,7 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	if len(cfg.Existing) > 0 {
 		e := &cfg.Existing[len(cfg.Existing)-1]
-		c.stats.restored(e.ID, e.Dir, e.savepoint(), time.Time{})
+		c.stats.restored(e.ID, storage.DirOf(e.Dir), e.savepoint(), time.Time{})
 	}
 	return c, nil
 }
@@ -268,6 +268,9 @@ func (c *Coordinator) periodicAt() time.Time {
 func (c *Coordinator) tasksRunning(ev TasksRunning) {
 	if c.ended || c.fenced {
 		return
+	}
+	if c.cfg.FirstID > 1 && c.stats.counts.Total == 0 {
+		c.sweepSoon() // what the last attempt had not come to remove
 	}
 	c.running, c.tasks = true, ev.Tasks
 	c.endOfData, c.finalTried, c.finished, c.stopping = false, false, false, false
@@ -561,10 +564,16 @@ func (c *Coordinator) abort(err error, counts bool) {
 	c.emit(NotifyAborted{ID: p.id, Tasks: executions(p.tasks), Resume: p.kind == StopWithSavepoint && p.phase >= acking})
 	c.answer(p.requestID, p.id, "", fmt.Errorf("coordinator: checkpoint %d: %w", p.id, err))
 
-	d := Discard{Reason: fmt.Sprintf("checkpoint %d was aborted", p.id), Dirs: []string{p.dir}}
+	d := Discard{Reason: fmt.Sprintf("checkpoint %d was aborted", p.id)}
+	whole := c.own(p.dir) || storage.IsSavepointDir(p.dir) // made for this one: nothing of anybody else is in there
+	if whole {
+		d.Dirs = []string{p.dir}
+	} else {
+		d.EmptyDirs = []string{p.dir}
+	}
 	for _, t := range p.acks {
 		t.Refs(func(r *state.FileRef) {
-			if uri, ok := c.ownNewFile(p.id, p.dir, r); ok && r.Scope == state.Shared {
+			if uri, ok := c.ownNewFile(p.id, p.dir, r); ok && (!whole || r.Scope == state.Shared) {
 				d.Files = append(d.Files, uri)
 			}
 		})
@@ -588,6 +597,8 @@ func (c *Coordinator) abort(err error, counts bool) {
 		c.emit(FailJob{Reason: fmt.Sprintf("checkpoint %d failed, %d in a row, execution.checkpointing.tolerable-failed-checkpoints is %d: %v",
 			p.id, c.failures, c.cfg.Tolerable, err)})
 		c.failures = 0
+		c.running, c.nextPeriodic = false, time.Time{} // until the restart
+		c.dropQueue(ErrNotRunning)
 	}
 }
 
@@ -809,7 +820,8 @@ func (c *Coordinator) drop(r *Completed, d *Discard) {
 
 // own reports whether dir is a directory of this job.
 func (c *Coordinator) own(dir string) bool {
-	return strings.HasPrefix(dir, c.cfg.Dir+"/") && path.Dir(dir) == path.Dir(c.cfg.Dir+"/x")
+	name, ok := strings.CutPrefix(dir, c.cfg.Dir+"/")
+	return ok && !strings.Contains(name, "/")
 }
 
 func (c *Coordinator) sweep() Sweep {

@@ -31,10 +31,14 @@ var (
 // package's invariants); the rename keeps a reader from ever seeing half a file. Returned are the file's URI and its size.
 // Errors: ErrClaimed; those of the file system. After an error other than ErrClaimed the temporary file has been removed if possible.
 func (s *Storage) WriteMetadata(ctx context.Context, dir string, c metadata.Checkpoint) (uri string, size int64, err error) {
-	return WriteMetadata(ctx, s.fs, dir, c)
+	f, _, err := s.at(ctx, dir)
+	if err != nil {
+		return "", 0, fmt.Errorf("storage: write metadata: %w", err)
+	}
+	return WriteMetadata(ctx, f, dir, c)
 }
 
-// WriteMetadata is the method of the same name for any directory (URI) of f: savepoints.
+// WriteMetadata is the method of the same name for any directory (URI) of f.
 func WriteMetadata(ctx context.Context, f fs.FileSystem, dir string, c metadata.Checkpoint) (uri string, size int64, err error) {
 	root, p, err := split(dir)
 	if err != nil {

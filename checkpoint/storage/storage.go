@@ -47,15 +47,39 @@ const (
 
 // Storage is one job's place for checkpoints. Safe for concurrent use.
 type Storage struct {
-	fs   fs.FileSystem
-	root string // path of <dir>
-	dir  string // path of <dir>/<job id>
+	fs  fs.FileSystem
+	dir string // path of <dir>/<job id>
+	reg *fs.Registry
 }
 
+// Option changes what New returns.
+type Option func(*Storage)
+
+// WithRegistry lets a Storage reach savepoints and claimed checkpoints in other file systems than its own.
+func WithRegistry(reg *fs.Registry) Option { return func(s *Storage) { s.reg = reg } }
+
 // New returns the storage of a job below dir, a path inside of f (as fs.Registry.Resolve returns it). It touches nothing.
-func New(f fs.FileSystem, dir string, job graph.JobID) *Storage {
-	dir = path.Clean("/" + dir)
-	return &Storage{fs: f, root: dir, dir: path.Join(dir, job.String())}
+func New(f fs.FileSystem, dir string, job graph.JobID, opts ...Option) *Storage {
+	s := &Storage{fs: f, dir: path.Join(path.Clean("/"+dir), job.String())}
+	for _, o := range opts {
+		o(s)
+	}
+	return s
+}
+
+// at finds the file system and the path of a URI.
+func (s *Storage) at(ctx context.Context, uri string) (fs.FileSystem, string, error) {
+	root, p, err := split(uri)
+	if err != nil {
+		return nil, "", err
+	}
+	if root == s.fs.URI() {
+		return s.fs, p, nil
+	}
+	if s.reg == nil {
+		return nil, "", fmt.Errorf("%s is not in %s, the file system of the checkpoints", uri, s.fs.URI())
+	}
+	return s.reg.Resolve(ctx, root+p)
 }
 
 // Dir is the URI of the job's directory, <dir>/<job id>.
@@ -78,6 +102,18 @@ func SharedDir(jobDir string) string { return jobDir + "/" + sharedName }
 // NewSavepointDir returns a fresh directory name below target: savepoint-<first six digits of the job id>-<random>, as Flink's.
 func NewSavepointDir(target string, job graph.JobID) string {
 	return clean(target) + "/savepoint-" + job.String()[:6] + "-" + randomHex(6)
+}
+
+// IsSavepointDir reports whether the directory's name is one that NewSavepointDir makes.
+func IsSavepointDir(uri string) bool { return strings.HasPrefix(path.Base(uri), "savepoint-") }
+
+// DirOf is the directory of a checkpoint that may be named by its _metadata file.
+func DirOf(uri string) string {
+	uri = clean(uri)
+	if dir, ok := strings.CutSuffix(uri, "/"+MetadataName); ok {
+		return dir
+	}
+	return uri
 }
 
 func randomHex(bytes int) string {

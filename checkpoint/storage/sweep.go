@@ -13,35 +13,32 @@ import (
 	"github.com/thalweg/thalweg/state"
 )
 
-// Remove deletes files, then directories with everything below, then directories that are empty by then. All are URIs of the storage's
-// file system. What is gone already is not an error; all errors are joined, the rest is still removed.
+// Remove deletes files, then directories with everything below, then directories that are empty by then (URIs). What is gone already is
+// not an error; all errors are joined, the rest is still removed.
 func (s *Storage) Remove(ctx context.Context, files, dirs, emptyDirs []string) error {
 	var errs []error
-	each := func(uris []string, remove func(p string) error) {
+	each := func(uris []string, remove func(f fs.FileSystem, p string) error) {
 		for _, uri := range uris {
-			root, p, err := split(uri)
-			if err == nil && root != s.fs.URI() {
-				err = fmt.Errorf("not in %s", s.fs.URI())
-			}
+			f, p, err := s.at(ctx, uri)
 			if err == nil {
-				err = remove(p)
+				err = remove(f, p)
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("storage: remove %s: %w", uri, err))
 			}
 		}
 	}
-	each(files, func(p string) error { return s.fs.Remove(ctx, p, false) })
-	each(dirs, func(p string) error { return s.fs.Remove(ctx, p, true) })
-	each(emptyDirs, func(p string) error {
-		infos, err := s.fs.List(ctx, p)
+	each(files, func(f fs.FileSystem, p string) error { return f.Remove(ctx, p, false) })
+	each(dirs, func(f fs.FileSystem, p string) error { return f.Remove(ctx, p, true) })
+	each(emptyDirs, func(f fs.FileSystem, p string) error {
+		infos, err := f.List(ctx, p)
+		if errors.Is(err, iofs.ErrNotExist) {
+			return nil
+		}
 		if err != nil || len(infos) > 0 {
-			if errors.Is(err, iofs.ErrNotExist) {
-				err = nil
-			}
 			return err
 		}
-		return s.fs.Remove(ctx, p, false)
+		return f.Remove(ctx, p, false)
 	})
 	return errors.Join(errs...)
 }

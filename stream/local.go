@@ -112,5 +112,5 @@ func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) error {
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	return res.Err()
+	return minicluster.JobError(res)
 }

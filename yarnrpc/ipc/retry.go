@@ -14,6 +14,8 @@ type Retry struct {
 	Initial  time.Duration // first pause, 100 ms by default
 	Max      time.Duration // longest pause, 2 s by default
 	Attempts int           // total number of tries, 0 for no limit but the context's
+	// Classify replaces the package's Classify, for protocols with exceptions of their own that pass by waiting.
+	Classify func(error) Kind
 	// OnRetry, if set, sees each failure that will be retried, before the pause.
 	OnRetry func(attempt int, pause time.Duration, err error)
 }
@@ -29,6 +31,10 @@ func (r Retry) Do(ctx context.Context, op func(ctx context.Context, attempt int)
 	}
 	if most <= 0 {
 		most = 2 * time.Second
+	}
+	classify := r.Classify
+	if classify == nil {
+		classify = Classify
 	}
 	start := time.Now()
 	var last error
@@ -47,7 +53,7 @@ func (r Retry) Do(ctx context.Context, op func(ctx context.Context, attempt int)
 			}
 			return gaveUp(start, attempt+1, last, ctx.Err())
 		}
-		kind := Classify(err)
+		kind := classify(err)
 		if kind == Final {
 			return err
 		}

@@ -189,6 +189,20 @@ func (c *Client) connect(id yarn.NodeID) (*ipc.Client, error) {
 	return n.rpc, nil
 }
 
+// retry waits for a NodeManager that has started but has not found its ResourceManager yet, too.
+func (c *Client) retry() ipc.Retry {
+	r := c.o.retry
+	if r.Classify == nil {
+		r.Classify = func(err error) ipc.Kind {
+			if errors.Is(err, yarn.ErrNMNotYetReady) {
+				return ipc.Retriable
+			}
+			return ipc.Classify(err)
+		}
+	}
+	return r
+}
+
 // Launch is a container to start.
 type Launch struct {
 	Container *yarnpb.ContainerProto // as granted by the ResourceManager, with its container token
@@ -225,7 +239,7 @@ func (c *Client) StartAll(ctx context.Context, id yarn.NodeID, launches []Launch
 	}
 	resp := &yarnpb.StartContainersResponseProto{}
 	lost := false // an earlier attempt may have reached the node
-	err = c.o.retry.Do(ctx, func(ctx context.Context, _ int) error {
+	err = c.retry().Do(ctx, func(ctx context.Context, _ int) error {
 		resp.Reset()
 		err := rpc.Call(ctx, "startContainers", req, resp)
 		var conn *ipc.ConnError
@@ -261,7 +275,7 @@ func (c *Client) Stop(ctx context.Context, id yarn.NodeID, containers ...yarn.Co
 		req.ContainerId = append(req.ContainerId, cid.Proto())
 	}
 	resp := &yarnpb.StopContainersResponseProto{}
-	if err := rpc.CallRetry(ctx, c.o.retry, "stopContainers", req, resp); err != nil {
+	if err := rpc.CallRetry(ctx, c.retry(), "stopContainers", req, resp); err != nil {
 		return nil, fmt.Errorf("nm: stop on %s: %w", id, err)
 	}
 	return failures("stop", id, resp.GetFailedRequests()), nil
@@ -278,7 +292,7 @@ func (c *Client) Statuses(ctx context.Context, id yarn.NodeID, containers ...yar
 		req.ContainerId = append(req.ContainerId, cid.Proto())
 	}
 	resp := &yarnpb.GetContainerStatusesResponseProto{}
-	if err := rpc.CallRetry(ctx, c.o.retry, "getContainerStatuses", req, resp); err != nil {
+	if err := rpc.CallRetry(ctx, c.retry(), "getContainerStatuses", req, resp); err != nil {
 		return nil, nil, fmt.Errorf("nm: status on %s: %w", id, err)
 	}
 	return resp.GetStatus(), failures("status", id, resp.GetFailedRequests()), nil

@@ -12,6 +12,7 @@ package token
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 
 	"github.com/rs/zerolog"
@@ -81,7 +82,7 @@ func (t Token) MarshalZerologObject(e *zerolog.Event) {
 
 // MarshalJSON gives kind and service, never the password.
 func (t Token) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, "{\"kind\":%q,\"service\":%q}", t.Kind, t.Service), nil
+	return json.Marshal(map[string]string{"kind": string(t.Kind), "service": t.Service})
 }
 
 // EncodeURLString is Hadoop's printable form of a token, secret included: URL-safe base64 without padding of its writable bytes.

@@ -3,6 +3,10 @@
 //
 // The messages themselves are the generated types of yarnrpc/proto/yarn; this package adds the small types that callers
 // use as map keys, print and parse.
+//
+// A trap of the generated types: the getter of an unset enumeration gives its first value, which for proto2 is not zero
+// and looks like an answer (AllocateResponseProto.GetAMCommand gives AM_RESYNC, GetYarnApplicationState gives NEW). Look at
+// the field for nil where it may be unset.
 package yarn
 
 import (

@@ -178,13 +178,20 @@ func (c *Cluster) serveRM() error {
 
 // listen takes a port; one that was just given up may need a moment.
 func listen(addr string) (net.Listener, error) {
-	deadline := time.Now().Add(5 * time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		l, err := net.Listen("tcp", addr)
-		if err == nil || time.Now().After(deadline) {
-			return l, err
+		if err == nil {
+			return l, nil
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
 }
 

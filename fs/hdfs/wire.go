@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -117,13 +118,16 @@ func (pr *packetReader) next(p *packet) error {
 	if body < 0 || body > maxPacket || head > maxHeaderSize {
 		return fmt.Errorf("%w: a packet of %d and %d bytes", errMalformed, head, body)
 	}
-	if need := int(head + body); cap(pr.buf) < need {
-		pr.buf = make([]byte, need)
+	b := pr.buf[:0]
+	for need := int(head + body); len(b) < need; { // room is made as data comes, not as a length claims
+		step := min(need-len(b), 256<<10)
+		b = slices.Grow(b, step)
+		if _, err := io.ReadFull(pr.r, b[len(b):len(b)+step]); err != nil {
+			return unexpected(err)
+		}
+		b = b[:len(b)+step]
 	}
-	b := pr.buf[:head+body]
-	if _, err := io.ReadFull(pr.r, b); err != nil {
-		return unexpected(err)
-	}
+	pr.buf = b
 	proto.Reset(&p.head)
 	if err := proto.Unmarshal(b[:head], &p.head); err != nil {
 		return fmt.Errorf("%w: %w", errMalformed, err)

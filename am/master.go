@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -58,7 +57,6 @@ type master struct {
 	driver   *Driver
 	manager  *resourcemanager.Manager
 	listener net.Listener
-	web      net.Listener
 	leader   string // host:port of the control plane
 	webURL   string
 
@@ -126,11 +124,7 @@ func (m *master) boot(ctx context.Context) error {
 	if m.listener, err = net.Listen("tcp", ":0"); err != nil {
 		return fmt.Errorf("am: listen: %w", err)
 	}
-	if m.web, err = listen(config.RestBindPort.Value(m.app.Config)); err != nil {
-		return err
-	}
 	m.leader = net.JoinHostPort(m.c.Host, port(m.listener))
-	m.webURL = "http://" + net.JoinHostPort(m.c.Host, port(m.web))
 	return m.makeManager()
 }
 
@@ -140,19 +134,6 @@ func port(l net.Listener) string {
 		return "0"
 	}
 	return p
-}
-
-// listen binds the REST port: one number, a range "8081-8090", or a comma list of both, as Flink's rest.bind-port.
-func listen(ports string) (net.Listener, error) {
-	var errs []error
-	for p := range portsOf(ports) {
-		l, err := net.Listen("tcp", ":"+strconv.Itoa(p))
-		if err == nil {
-			return l, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, fmt.Errorf("am: no port of %s = %q can be bound: %w", config.RestBindPort.Key, ports, errors.Join(errs...))
 }
 
 func (m *master) makeManager() error {
@@ -170,7 +151,7 @@ func (m *master) makeManager() error {
 	}
 	m.driver = NewDriver(DriverOptions{
 		Scheduler: m.rm, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: prestart(m.app.Config, spec), Tail: nodeTail, Logger: m.log,
-		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL},
+		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1},
 		Launch: func(*yarnpb.ContainerProto, resourcemanager.WorkerSpec) (*yarnpb.ContainerLaunchContextProto, error) {
 			return TaskManagerLaunch(&app, creds)
 		},
@@ -254,10 +235,8 @@ func (m *master) close() {
 			m.log.Warn().Err(err).Msg("closing the resource manager")
 		}
 	}
-	for _, l := range []net.Listener{m.listener, m.web} {
-		if l != nil {
-			_ = l.Close() // served ones are closed already
-		}
+	if m.listener != nil {
+		_ = m.listener.Close() // a served one is closed already
 	}
 	if m.rm != nil {
 		_ = m.rm.Close() // the process ends

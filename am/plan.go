@@ -39,60 +39,70 @@ func (e *PlanError) Error() string {
 	return fmt.Sprintf("the program %s did not build its job graph: %s", e.Program, e.Text)
 }
 
-// plan runs the user's binary in role plan and returns the graph that it writes to file descriptor 3. env is added to the environment.
+// PlanRequest is a program to be asked for its graph.
+type PlanRequest struct {
+	Path   string // of the program
+	Name   string // for messages
+	Dir    string // private folder
+	Config rpc.ProcessConfig
+	Env    []string  // added to the environment
+	Stderr io.Writer // gets what the program wrote to its standard error
+}
+
+// Plan runs the user's binary in role plan and returns the graph that it writes to file descriptor 3.
 //
 // Errors: *PlanError for what the user has to mend, *container.ProtocolError.
-func plan(ctx context.Context, path, name, dir string, cfg rpc.ProcessConfig, env []string) (*graph.JobGraph, error) {
+func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
 	ctx, cancel := context.WithTimeout(ctx, planTimeout)
 	defer cancel()
-	file, err := os.CreateTemp(dir, "plan-*.json")
+	file, err := os.CreateTemp(r.Dir, "plan-*.json")
 	if err != nil {
 		return nil, fmt.Errorf("am: plan: %w", err)
 	}
 	defer os.Remove(file.Name()) //nolint:errcheck // the container's folder goes anyway
-	err = json.NewEncoder(file).Encode(cfg)
+	err = json.NewEncoder(file).Encode(r.Config)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("am: plan: %w", err)
 	}
-	r, w, err := os.Pipe()
+	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("am: plan: %w", err)
 	}
-	defer r.Close() //nolint:errcheck // only read
+	defer out.Close() //nolint:errcheck // only read
 	var errout bytes.Buffer
-	cmd := exec.CommandContext(ctx, path, cfg.Args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = dir, os.Stdout, &limited{buf: &errout, n: 1 << 20}, []*os.File{w}
-	cmd.Env = append(append(os.Environ(), env...), rpc.EnvRole+"="+rpc.RolePlan, rpc.EnvConfig+"="+file.Name(), rpc.EnvJobID+"="+cfg.JobID)
+	cmd := exec.CommandContext(ctx, r.Path, r.Config.Args...) //nolint:gosec // the user's program
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = r.Dir, r.Stderr, &limited{buf: &errout, n: 1 << 20}, []*os.File{w}
+	cmd.Env = append(append(os.Environ(), r.Env...), rpc.EnvRole+"="+rpc.RolePlan, rpc.EnvConfig+"="+file.Name(), rpc.EnvJobID+"="+r.Config.JobID)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err = cmd.Start()
 	_ = w.Close() // the program has its own
 	if err != nil {
-		return nil, &PlanError{name, err.Error()}
+		return nil, &PlanError{r.Name, err.Error()}
 	}
-	out, rerr := io.ReadAll(io.LimitReader(r, maxGraph+1))
+	text, rerr := io.ReadAll(io.LimitReader(out, maxGraph+1))
 	err = cmd.Wait()
-	if _, werr := os.Stderr.Write(errout.Bytes()); werr != nil {
-		rerr = errors.Join(rerr, werr)
+	if r.Stderr != nil && err == nil { // what it says about a failure is the error
+		_, _ = r.Stderr.Write(errout.Bytes()) // only shows
 	}
 	switch {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, &PlanError{name, fmt.Sprintf("it did not end within %s: the function given to stream.Main must not do I/O", planTimeout)}
+		return nil, &PlanError{r.Name, fmt.Sprintf("it did not end within %s: the function given to stream.Main must not do I/O", planTimeout)}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, &PlanError{name, planText(err, errout.String())}
+		return nil, &PlanError{r.Name, planText(err, errout.String())}
 	case rerr != nil:
 		return nil, fmt.Errorf("am: plan: %w", rerr)
-	case len(out) > maxGraph:
-		return nil, &PlanError{name, fmt.Sprintf("its graph is larger than %d bytes", maxGraph)}
+	case len(text) > maxGraph:
+		return nil, &PlanError{r.Name, fmt.Sprintf("its graph is larger than %d bytes", maxGraph)}
 	}
 	var g graph.JobGraph
-	if err := json.Unmarshal(out, &g); err != nil {
-		return nil, &PlanError{name, fmt.Sprintf("what it wrote is no graph (%v): its main must call stream.Main before it reads or writes anything", err)}
+	if err := json.Unmarshal(text, &g); err != nil {
+		return nil, &PlanError{r.Name, fmt.Sprintf("what it wrote is no graph (%v): its main must call stream.Main before it reads or writes anything", err)}
 	}
 	if g.Protocol != version.Protocol {
-		return nil, &container.ProtocolError{What: "the program " + name, Version: g.SDK, Protocol: g.Protocol}
+		return nil, &container.ProtocolError{What: "the program " + r.Name, Version: g.SDK, Protocol: g.Protocol}
 	}
 	return &g, nil
 }

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/dispatcher"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rest"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
@@ -31,7 +36,7 @@ func (m *master) run(ctx context.Context) (outcome, error) {
 	}}
 	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Logger: m.log})
 	defer d.Close()
-	stop, err := m.serve(d)
+	stop, err := m.serve(ctx, d)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -116,7 +121,7 @@ func (m *master) prepare(ctx context.Context, work string) (p preparation) {
 	}
 	m.phase("fetched")
 	cfg := rpc.ProcessConfig{JobID: m.app.JobID, JobName: m.app.Name, Config: m.app.Config, Args: m.app.Args, Host: m.c.Host, LogDir: m.c.LogDir}
-	p.graph, p.err = plan(ctx, p.path, m.app.Artifact.Name, work, cfg, m.env)
+	p.graph, p.err = Plan(ctx, PlanRequest{Path: p.path, Name: m.app.Artifact.Name, Dir: work, Config: cfg, Env: m.env, Stderr: os.Stderr})
 	m.phase("planned")
 	return p
 }
@@ -210,8 +215,28 @@ type fatalError struct{ err error }
 
 func (e fatalError) Error() string { return e.err.Error() }
 
-// serve starts the control plane; stop ends it and waits for it.
-func (m *master) serve(_ *dispatcher.Dispatcher) (stop func(), err error) {
+// serve starts the control plane and REST; stop ends them and waits for them.
+func (m *master) serve(ctx context.Context, d *dispatcher.Dispatcher) (stop func(), err error) {
+	handler := rest.New(rest.Options{
+		Dispatcher: d, TaskManagers: m.manager, Config: m.app.Config, LogDir: m.c.LogDir, ApplicationID: m.app.ID, Started: m.start, Logger: m.log,
+		Shutdown: func() {
+			for _, id := range d.JobIDs() {
+				if err := d.Cancel(id); err != nil {
+					m.log.Warn().Err(err).Stringer("job_id", id).Msg("shutdown: the job cannot be cancelled")
+				}
+			}
+		},
+	})
+	web, err := m.listenREST(ctx, handler)
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(web.Addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("am: REST address: %w", err)
+	}
+	m.webURL = "http://" + net.JoinHostPort(m.c.Host, port)
+	m.driver.o.Registration.TrackingURL = m.webURL
 	control := rpc.NewServer(rpc.Options{Token: m.app.Token}, rpc.Handlers{TaskManager: m.accept})
 	served := make(chan struct{})
 	go func() {
@@ -221,7 +246,22 @@ func (m *master) serve(_ *dispatcher.Dispatcher) (stop func(), err error) {
 		}
 	}()
 	return func() {
+		web.Close()
 		control.Close()
 		<-served
 	}, nil
+}
+
+// listenREST binds one of the ports of rest.bind-port: a number, a range "8081-8090", or a comma list of both, as in Flink.
+func (m *master) listenREST(ctx context.Context, h http.Handler) (*rest.Server, error) {
+	ports := config.RestBindPort.Value(m.app.Config)
+	var errs []error
+	for p := range portsOf(ports) {
+		s, err := rest.Listen(ctx, ":"+strconv.Itoa(p), h, m.log)
+		if err == nil {
+			return s, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("am: no port of %s = %q can be bound: %w", config.RestBindPort.Key, ports, errors.Join(errs...))
 }

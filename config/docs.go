@@ -28,3 +28,19 @@ func Markdown() string {
 	}
 	return b.String()
 }
+
+// Description is an option as text.
+type Description struct {
+	Key     string `json:"key"`
+	Default string `json:"default"`
+	Doc     string `json:"doc"`
+}
+
+// All describes the registered options, by key.
+func All() []Description {
+	var out []Description
+	for _, k := range Keys() {
+		out = append(out, Description{k, registry[k].defaultText(), registry[k].doc()})
+	}
+	return out
+}

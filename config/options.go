@@ -103,6 +103,7 @@ var (
 
 // Client and security.
 var (
+	Target               = enumOption("execution.target", "local", "Where thalweg run runs a job without -t.", "local", "yarn-application")
 	ClientTimeout        = durationOption("client.timeout", time.Minute, "How long the client waits for one answer of a job (savepoint, stop).")
 	ClientConnectTimeout = durationOption("client.connection-timeout", 20*time.Second, "How long the client tries to reach the ResourceManager, the NameNode or the application. Flink has no such key; Hadoop's clients try for up to 15 minutes.")
 	RedactionKeys        = listOption("security.redaction.additional-keys", "Further parts of keys whose values are never shown.")

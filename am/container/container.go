@@ -165,6 +165,13 @@ func HadoopProperties(c *conf.Configuration, own config.Configuration) map[strin
 			out[k] = v
 		}
 	}
+	maps.Copy(out, Overrides(own))
+	return out
+}
+
+// Overrides are Hadoop's properties that Thalweg's configuration sets by its pass-through keys (flink.hadoop.*, thalweg.hadoop.*, flink.yarn.*).
+func Overrides(own config.Configuration) map[string]string {
+	out := map[string]string{}
 	for k, v := range own {
 		for _, p := range hadoopPrefixes {
 			if name, ok := strings.CutPrefix(k, p); ok && name != "" {

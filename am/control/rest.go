@@ -1,0 +1,397 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/thalweg/thalweg/runtime/graph"
+)
+
+// maxBody bounds an answer, in bytes.
+const maxBody = 32 << 20
+
+// REST is a client of one application's REST interface. Safe for concurrent use.
+type REST struct {
+	base string
+	http *http.Client
+}
+
+// NewREST makes a client of the interface at base, such as "http://host:8081". timeout bounds one request.
+func NewREST(base string, timeout time.Duration) *REST {
+	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second}
+	return &REST{base: strings.TrimSuffix(base, "/"), http: &http.Client{Timeout: timeout, Transport: t}}
+}
+
+// Close ends idle connections.
+func (r *REST) Close() { r.http.CloseIdleConnections() }
+
+// Base is the address of the interface.
+func (r *REST) Base() string { return r.base }
+
+// StatusError is an answer other than 2xx.
+type StatusError struct {
+	Code    int
+	Message string // the server's words
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("control: the application answers %d: %s", e.Code, e.Message)
+}
+
+// UnreachableError says that the master does not answer.
+type UnreachableError struct {
+	URL string
+	Err error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("control: the application master at %s does not answer: %v (is the host reachable from here?)", e.URL, e.Err)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+func (r *REST) do(ctx context.Context, method, path string, body, out any) error {
+	var in io.Reader = http.NoBody
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("control: %s %s: %w", method, path, err)
+		}
+		in = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, r.base+path, in)
+	if err != nil {
+		return fmt.Errorf("control: %s %s: %w", method, path, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := r.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return &UnreachableError{URL: r.base, Err: err}
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return &UnreachableError{URL: r.base, Err: err}
+	}
+	if resp.StatusCode/100 != 2 {
+		return &StatusError{Code: resp.StatusCode, Message: errorText(b)}
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return fmt.Errorf("control: %s %s: the answer is no JSON of Flink's REST API: %w", method, path, err)
+	}
+	return nil
+}
+
+// errorText takes the message out of {"errors":["..."]}; the first line of a Java stack is enough.
+func errorText(b []byte) string {
+	var e struct {
+		Errors []string `json:"errors"`
+	}
+	text := string(b)
+	if json.Unmarshal(b, &e) == nil && len(e.Errors) > 0 {
+		text = e.Errors[0]
+	}
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if text == "" {
+		return "no message"
+	}
+	return text
+}
+
+// Overview is the cluster in numbers.
+type Overview struct {
+	TaskManagers   int    `json:"taskmanagers"`
+	SlotsTotal     int    `json:"slots-total"`
+	SlotsAvailable int    `json:"slots-available"`
+	Running        int    `json:"jobs-running"`
+	Finished       int    `json:"jobs-finished"`
+	Cancelled      int    `json:"jobs-cancelled"`
+	Failed         int    `json:"jobs-failed"`
+	Version        string `json:"flink-version"`
+}
+
+// Overview returns the cluster in numbers.
+func (r *REST) Overview(ctx context.Context) (o Overview, err error) {
+	return o, r.do(ctx, http.MethodGet, "/overview", nil, &o)
+}
+
+// JobOverview is a line of a list of jobs. Times are milliseconds since 1970; EndTime is -1 while the job runs.
+type JobOverview struct {
+	ID        string         `json:"jid"`
+	Name      string         `json:"name"`
+	State     string         `json:"state"`
+	StartTime int64          `json:"start-time"`
+	EndTime   int64          `json:"end-time"`
+	Duration  int64          `json:"duration"`
+	Tasks     map[string]int `json:"tasks"`
+}
+
+// Jobs lists the jobs.
+func (r *REST) Jobs(ctx context.Context) ([]JobOverview, error) {
+	var o struct {
+		Jobs []JobOverview `json:"jobs"`
+	}
+	return o.Jobs, r.do(ctx, http.MethodGet, "/jobs/overview", nil, &o)
+}
+
+// Job is a job's present state, as far as the command line shows it.
+type Job struct {
+	ID        string `json:"jid"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	StartTime int64  `json:"start-time"`
+	EndTime   int64  `json:"end-time"`
+	Duration  int64  `json:"duration"`
+	Vertices  []struct {
+		ID          string         `json:"id"`
+		Name        string         `json:"name"`
+		Parallelism int            `json:"parallelism"`
+		Status      string         `json:"status"`
+		Tasks       map[string]int `json:"tasks"`
+		Metrics     struct {
+			ReadRecords  int64 `json:"read-records"`
+			WriteRecords int64 `json:"write-records"`
+		} `json:"metrics"`
+	} `json:"vertices"`
+	StatusCounts map[string]int `json:"status-counts"`
+	Plan         struct {
+		Nodes []struct {
+			ID     string `json:"id"`
+			Inputs []struct {
+				ID string `json:"id"`
+			} `json:"inputs"`
+		} `json:"nodes"`
+	} `json:"plan"`
+}
+
+// Job returns a job.
+func (r *REST) Job(ctx context.Context, id string) (j Job, err error) {
+	return j, r.do(ctx, http.MethodGet, "/jobs/"+id, nil, &j)
+}
+
+// Checkpoint is one of a job's checkpoints.
+type Checkpoint struct {
+	ID       int64  `json:"id"`
+	Status   string `json:"status"`
+	Trigger  int64  `json:"trigger_timestamp"`
+	Ack      int64  `json:"latest_ack_timestamp"`
+	Duration int64  `json:"end_to_end_duration"` // ms
+	Size     int64  `json:"state_size"`          // bytes
+	Path     string `json:"external_path"`
+	Failure  string `json:"failure_message"`
+}
+
+// Checkpoints are a job's checkpoints in numbers, with the latest ones; those are nil when there is none.
+type Checkpoints struct {
+	Counts struct {
+		Total      int `json:"total"`
+		InProgress int `json:"in_progress"`
+		Completed  int `json:"completed"`
+		Failed     int `json:"failed"`
+		Restored   int `json:"restored"`
+	} `json:"counts"`
+	Latest struct {
+		Completed *Checkpoint `json:"completed"`
+		Savepoint *Checkpoint `json:"savepoint"`
+		Failed    *Checkpoint `json:"failed"`
+	} `json:"latest"`
+}
+
+// Checkpoints returns a job's checkpoints.
+func (r *REST) Checkpoints(ctx context.Context, id string) (c Checkpoints, err error) {
+	return c, r.do(ctx, http.MethodGet, "/jobs/"+id+"/checkpoints", nil, &c)
+}
+
+// RootCause returns the newest failure of a job, "" when there was none.
+func (r *REST) RootCause(ctx context.Context, id string) (string, error) {
+	var e struct {
+		History struct {
+			Entries []struct {
+				Name  string `json:"exceptionName"`
+				Stack string `json:"stacktrace"`
+				Task  string `json:"taskName"`
+			} `json:"entries"`
+		} `json:"exceptionHistory"`
+	}
+	if err := r.do(ctx, http.MethodGet, "/jobs/"+id+"/exceptions?maxExceptions=1", nil, &e); err != nil || len(e.History.Entries) == 0 {
+		return "", err
+	}
+	first := e.History.Entries[0]
+	text := first.Stack
+	if text == "" {
+		text = first.Name
+	}
+	if first.Task != "" {
+		text = first.Task + ": " + text
+	}
+	return text, nil
+}
+
+// Cancel asks for the end of a job; its state tells when it has ended.
+func (r *REST) Cancel(ctx context.Context, id string) error {
+	return r.do(ctx, http.MethodPatch, "/jobs/"+id+"?mode=cancel", nil, nil)
+}
+
+// SavepointRequest says what kind of savepoint is taken and where.
+type SavepointRequest struct {
+	Dir    string // URI; "" for execution.checkpointing.savepoint-dir
+	Format string // CANONICAL or NATIVE; "" for CANONICAL
+	Drain  bool   // stop only: the maximal watermark first
+}
+
+// trigger is an asynchronous operation.
+type trigger struct {
+	RequestID string `json:"request-id"`
+}
+
+func format(f string) string {
+	if f == "" {
+		return "CANONICAL"
+	}
+	return strings.ToUpper(f)
+}
+
+// TriggerSavepoint starts a savepoint and returns the operation's id.
+func (r *REST) TriggerSavepoint(ctx context.Context, job string, s SavepointRequest) (string, error) {
+	body := map[string]any{"cancel-job": false, "formatType": format(s.Format), "triggerId": graph.NewID().String()}
+	if s.Dir != "" {
+		body["target-directory"] = s.Dir
+	}
+	var t trigger
+	return t.RequestID, r.repeat(ctx, "/jobs/"+job+"/savepoints", body, &t)
+}
+
+// TriggerStop starts a stop with savepoint and returns the operation's id.
+func (r *REST) TriggerStop(ctx context.Context, job string, s SavepointRequest) (string, error) {
+	body := map[string]any{"drain": s.Drain, "formatType": format(s.Format), "triggerId": graph.NewID().String()}
+	if s.Dir != "" {
+		body["targetDirectory"] = s.Dir
+	}
+	var t trigger
+	return t.RequestID, r.repeat(ctx, "/jobs/"+job+"/stop", body, &t)
+}
+
+// TriggerCheckpoint starts a checkpoint and returns the operation's id.
+func (r *REST) TriggerCheckpoint(ctx context.Context, job string, full bool) (string, error) {
+	kind := "CONFIGURED"
+	if full {
+		kind = "FULL"
+	}
+	var t trigger
+	return t.RequestID, r.repeat(ctx, "/jobs/"+job+"/checkpoints", map[string]any{"checkpointType": kind, "triggerId": graph.NewID().String()}, &t)
+}
+
+// repeat posts a request that carries its own id, once more when the answer was lost.
+func (r *REST) repeat(ctx context.Context, path string, body, out any) error {
+	err := r.do(ctx, http.MethodPost, path, body, out)
+	var u *UnreachableError
+	if errors.As(err, &u) && ctx.Err() == nil {
+		return r.do(ctx, http.MethodPost, path, body, out)
+	}
+	return err
+}
+
+// OperationError says that an asynchronous operation failed.
+type OperationError struct{ Cause string }
+
+func (e *OperationError) Error() string { return e.Cause }
+
+// operationPoll is the pause between two looks at an operation.
+const operationPoll = 100 * time.Millisecond
+
+// AwaitSavepoint waits for the end of a savepoint or a stop and returns where the savepoint is.
+//
+// Errors: *OperationError, and what a request may return.
+func (r *REST) AwaitSavepoint(ctx context.Context, job, id string) (string, error) {
+	var op struct {
+		Location string  `json:"location"`
+		Failure  failure `json:"failure-cause"`
+	}
+	if err := r.await(ctx, "/jobs/"+job+"/savepoints/"+id, &op); err != nil {
+		return "", err
+	}
+	if c := op.Failure.text(); c != "" {
+		return "", &OperationError{c}
+	}
+	return op.Location, nil
+}
+
+// AwaitCheckpoint waits for the end of a checkpoint and returns its number.
+//
+// Errors: *OperationError, and what a request may return.
+func (r *REST) AwaitCheckpoint(ctx context.Context, job, id string) (int64, error) {
+	var op struct {
+		ID      int64   `json:"checkpointId"`
+		Failure failure `json:"failureCause"`
+	}
+	if err := r.await(ctx, "/jobs/"+job+"/checkpoints/"+id, &op); err != nil {
+		return 0, err
+	}
+	if c := op.Failure.text(); c != "" {
+		return 0, &OperationError{c}
+	}
+	return op.ID, nil
+}
+
+type failure struct {
+	Class string `json:"class"`
+	Stack string `json:"stack-trace"`
+}
+
+func (f failure) text() string {
+	t, _, _ := strings.Cut(strings.TrimSpace(f.Stack), "\n")
+	if t == "" {
+		t = f.Class
+	}
+	return t
+}
+
+func (r *REST) await(ctx context.Context, path string, op any) error {
+	for {
+		var s struct {
+			Status struct {
+				ID string `json:"id"`
+			} `json:"status"`
+			Operation json.RawMessage `json:"operation"`
+		}
+		if err := r.do(ctx, http.MethodGet, path, nil, &s); err != nil {
+			return err
+		}
+		if s.Status.ID == "COMPLETED" {
+			if len(s.Operation) == 0 || string(s.Operation) == "null" {
+				return nil
+			}
+			if err := json.Unmarshal(s.Operation, op); err != nil {
+				return fmt.Errorf("control: %s: %w", path, err)
+			}
+			return nil
+		}
+		timer := time.NewTimer(operationPoll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}

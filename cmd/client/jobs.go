@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/config"
+)
+
+const whichJob = `
+The application is named by -Dyarn.application.id= or -Dyarn.application.name=; its only job need not be named. A job id alone is looked for
+in all applications that run. -m host:port goes to a REST interface directly.`
+
+func (c *cli) listCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "list the applications that run and their jobs", Args: positional(cobra.NoArgs),
+		Example: "  thalweg list\n  thalweg list -a -o json",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context(), all) },
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have ended")
+	cmd.Flags().BoolP("running", "r", false, "those that run (the default)")
+	return cmd
+}
+
+type listed struct {
+	Application string                `json:"applicationId,omitempty"`
+	Name        string                `json:"name,omitempty"`
+	User        string                `json:"user,omitempty"`
+	Queue       string                `json:"queue,omitempty"`
+	State       string                `json:"state,omitempty"`
+	Final       string                `json:"finalStatus,omitempty"`
+	Web         string                `json:"webUrl,omitempty"`
+	Started     int64                 `json:"started,omitempty"`
+	Diagnostics string                `json:"diagnostics,omitempty"`
+	Jobs        []control.JobOverview `json:"jobs"`
+	Error       string                `json:"error,omitempty"` // why its jobs are not known
+}
+
+func (c *cli) list(ctx context.Context, all bool) error {
+	cfg, err := c.config(nil)
+	if err != nil {
+		return err
+	}
+	var rows []listed
+	if c.address != "" {
+		r := control.NewREST(control.WebURL(c.address), config.ClientConnectTimeout.Value(cfg))
+		defer r.Close()
+		jobs, err := r.Jobs(ctx)
+		if err != nil {
+			return err
+		}
+		rows = []listed{{Web: r.Base(), Jobs: jobs}}
+	} else if rows, err = c.listYARN(ctx, cfg, all); err != nil {
+		return err
+	}
+	if c.json() {
+		for _, r := range rows {
+			if err := c.emit(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(rows) == 0 {
+		c.printf("No application of type %s runs.\n", config.YarnType.Value(cfg))
+		return nil
+	}
+	w := tabwriter.NewWriter(c.out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "APPLICATION\tNAME\tSTATE\tJOB\tJOB STATE\tSINCE") //nolint:errcheck // to the terminal
+	for _, r := range rows {
+		state := r.State
+		if r.Final != "" && r.Final != "UNDEFINED" {
+			state += "/" + r.Final
+		}
+		if len(r.Jobs) == 0 {
+			fmt.Fprintf(w, "%s\t%s\t%s\t-\t%s\t%s\n", r.Application, r.Name, state, r.Error, since(r.Started)) //nolint:errcheck // to the terminal
+		}
+		for _, j := range r.Jobs {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Application, j.Name, state, j.ID, j.State, since(j.StartTime)) //nolint:errcheck // to the terminal
+		}
+	}
+	return w.Flush()
+}
+
+func since(ms int64) string {
+	if ms <= 0 {
+		return "-"
+	}
+	return time.UnixMilli(ms).Format("2006-01-02 15:04:05")
+}
+
+func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) ([]listed, error) {
+	k, err := c.connect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	var apps []control.Application
+	if config.YarnID.IsSet(cfg) {
+		a, err := control.Find(ctx, k.yarn, cfg)
+		if err != nil {
+			return nil, err
+		}
+		apps = []control.Application{a}
+	} else if apps, err = control.List(ctx, k.yarn, cfg, all); err != nil {
+		return nil, err
+	}
+	rows := []listed{}
+	for _, a := range apps {
+		r := listed{Application: a.ID.String(), Name: a.Name, User: a.User, Queue: a.Queue, State: a.State, Final: a.Final, Web: a.Proxy, Started: a.Start.UnixMilli(), Diagnostics: a.Diagnostics, Jobs: []control.JobOverview{}}
+		if a.REST != "" {
+			rest := control.NewREST(a.REST, 5*time.Second)
+			jobs, err := rest.Jobs(ctx)
+			rest.Close()
+			if err != nil {
+				r.Error = err.Error()
+			}
+			r.Jobs = append(r.Jobs, jobs...)
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+func (c *cli) cancelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel [job]", Short: "end a job without a savepoint", Long: "Cancel a job and wait until it has ended. YARN then shows its application as KILLED." + whichJob,
+		Example: "  thalweg cancel -Dyarn.application.name=orders", Args: positional(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+				if err := t.REST.Cancel(ctx, t.Job.ID); err != nil {
+					return err
+				}
+				state, err := c.awaitEnd(ctx, t)
+				if err != nil {
+					return err
+				}
+				return c.tell(t, map[string]any{"event": "cancelled", "state": state}, "Job %s is %s.\n", t.Job.ID, state)
+			})
+		},
+	}
+}
+
+// onJob finds the job and runs fn on it within client.timeout where fn waits.
+func (c *cli) onJob(ctx context.Context, args []string, fn func(context.Context, *control.Target) error) error {
+	id := ""
+	if len(args) > 0 {
+		id = args[0]
+	}
+	t, done, err := c.job(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	defer t.REST.Close()
+	return fn(ctx, t)
+}
+
+// tell writes the outcome in either form.
+func (c *cli) tell(t *control.Target, fields map[string]any, format string, args ...any) error {
+	if !c.json() {
+		c.printf(format, args...)
+		return nil
+	}
+	fields["jobId"] = t.Job.ID
+	if !t.App.ID.IsZero() {
+		fields["applicationId"] = t.App.ID.String()
+	}
+	return c.emit(fields)
+}
+
+// awaitEnd waits until the job has ended, or its master is gone, which is the end of an application with one job.
+func (c *cli) awaitEnd(ctx context.Context, t *control.Target) (string, error) {
+	cfg, err := c.config(nil)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, config.ClientTimeout.Value(cfg))
+	defer cancel()
+	last := t.Job.State
+	for {
+		j, err := t.REST.Job(ctx, t.Job.ID)
+		var gone *control.UnreachableError
+		switch {
+		case err == nil:
+			if last = j.State; control.JobEnded(last) {
+				return last, nil
+			}
+		case errors.As(err, &gone) && !t.App.ID.IsZero():
+			return "ended", nil
+		case ctx.Err() != nil:
+			return "", fmt.Errorf("the job is still %s after %s (client.timeout); it goes on ending", last, config.ClientTimeout.Value(cfg))
+		default:
+			return "", err
+		}
+		timer := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thalweg/thalweg/am"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/staging/artifact"
+)
+
+// localGrace is what the program gets to end in order after a signal.
+const localGrace = 15 * time.Second
+
+// runLocal runs the program as a child, with its output as ours. Its exit code is ours.
+func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path string, args []string) error {
+	dir, err := os.MkdirTemp("", "thalweg-local-")
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	file := filepath.Join(dir, "config.json")
+	b, err := json.Marshal(cfg)
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, abs, args...) //nolint:gosec // the user's program
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.out, c.err
+	cmd.Env = append(os.Environ(), rpc.EnvConfig+"="+file, "THALWEG_LOG_LEVEL="+localLevel(c.getenv, cfg))
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // Ctrl-C reaches the whole group already; SIGTERM to us must be passed on
+	cmd.WaitDelay = localGrace
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &exitError{exitInterrupted, errInterrupted}
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return &exitError{code: exit.ExitCode()} // the program said why
+	}
+	return &exitError{exitFailed, fmt.Errorf("run %s: %w", path, err)}
+}
+
+// localLevel is the level of the embedded cluster's log: quiet unless the user wants it.
+func localLevel(getenv func(string) string, cfg config.Configuration) string {
+	if l := getenv("THALWEG_LOG_LEVEL"); l != "" {
+		return l
+	}
+	if config.LogLevel.IsSet(cfg) {
+		return config.LogLevel.Value(cfg)
+	}
+	return "warn"
+}
+
+func (c *cli) infoCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use: "info [flags] <artifact> [arguments of the program]", Short: "print the job graph of a program as JSON, without running it",
+		Long:    "Run the program in role plan on this machine: it builds its graph twice, the two are compared, and the result is printed as JSON.",
+		Example: "  thalweg info ./job --brokers kafka:9092 | jq '.vertices[].name'",
+		Args:    positional(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags, err := f.configuration()
+			if err != nil {
+				return err
+			}
+			cfg, err := c.config(flags)
+			if err != nil {
+				return err
+			}
+			path, err := artifact.Resolve(cmd.Context(), args[0], artifact.Options{OnBuild: func(command string) { c.notef("building: %s", command) }})
+			if err != nil {
+				return err
+			}
+			if path, err = filepath.Abs(path); err != nil {
+				return err
+			}
+			dir, err := os.MkdirTemp("", "thalweg-info-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+			g, err := am.Plan(cmd.Context(), am.PlanRequest{Path: path, Name: args[0], Dir: dir, Config: rpc.ProcessConfig{JobID: graph.NewID().String(), Config: cfg, Args: args[1:]}, Stderr: c.err})
+			if err != nil {
+				return &usageError{err}
+			}
+			enc := json.NewEncoder(c.out)
+			if !c.json() {
+				enc.SetIndent("", "  ")
+			}
+			return enc.Encode(g)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().IntVarP(&f.parallelism, "parallelism", "p", 0, "parallelism of operators that set none")
+	return cmd
+}

@@ -1,0 +1,159 @@
+// Command thalweg is the command line: it submits jobs to YARN, runs them here, and looks at and ends those that run. Flags and wiring; the work is
+// in am/submit, am/control and staging/artifact. `thalweg help` and `thalweg run --help` teach it.
+//
+// Exit codes: 0 done; 1 the job failed, or the operation on it did; 2 the command line, the artifact or the configuration is wrong; 3 the cluster
+// cannot be reached; 130 interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/version"
+)
+
+func main() {
+	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	c := newCLI(os.Stdout, os.Stderr, os.Getenv)
+	root := c.root()
+	root.SetArgs(rewrite(os.Args[1:]))
+	err := root.ExecuteContext(ctx)
+	stop()
+	os.Exit(c.report(err))
+}
+
+// longForms are Flink's flags of several letters after one dash, which the flag library does not know.
+var longForms = map[string]string{"-cm": "--claimMode", "-rm": "--claimMode", "-type": "--type", "-detached": "--detached", "--restoreMode": "--claimMode"}
+
+// rewrite turns Flink's spellings into ours, up to the artifact: what follows it belongs to the program.
+func rewrite(args []string) []string {
+	out := make([]string, 0, len(args))
+	run, value := false, false // value: the next argument belongs to a flag
+	for i, a := range args {
+		if a == "--" || run && !value && !strings.HasPrefix(a, "-") {
+			return append(out, args[i:]...)
+		}
+		name, val, has := strings.Cut(a, "=")
+		if long, ok := longForms[name]; ok && !value {
+			if a = long; has {
+				a += "=" + val
+			}
+		}
+		if !value && !run && (a == "run" || a == "submit" || a == "info") {
+			run = true
+		}
+		value = !value && takesValue(a)
+		out = append(out, a)
+	}
+	return out
+}
+
+// takesValue reports whether the argument is a flag of run whose value is the next argument.
+func takesValue(a string) bool {
+	switch a {
+	case "-t", "--target", "-p", "--parallelism", "-D", "-s", "--fromSavepoint", "--claimMode", "-o", "--output", "-m", "--jobmanager":
+		return true
+	}
+	return false
+}
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "thalweg",
+		Short: "stateful stream processing in Go on Hadoop YARN",
+		Long: `thalweg submits streaming jobs to YARN, runs them on this machine, and looks after those that run.
+
+A job is an ordinary Go program that calls stream.Main. Write one, then
+
+  thalweg run ./job                                 here, on an embedded cluster
+  thalweg run -t yarn-application -d ./job          on the cluster of HADOOP_CONF_DIR
+  thalweg list                                      what runs
+  thalweg stop -Dyarn.application.name=job          end it with a savepoint
+  thalweg run -t yarn-application -s PATH ./job     go on from there
+
+Options come from config.yaml (in $THALWEG_CONF_DIR, else conf/ beside the program), then from -Dkey=value. "thalweg config"
+lists them all.`,
+		SilenceUsage: true, SilenceErrors: true,
+		Version: version.Version,
+	}
+	f := root.PersistentFlags()
+	f.StringArrayVarP(&c.dynamic, "define", "D", nil, "set an option: -Dkey=value (repeat it for more)")
+	f.StringVarP(&c.output, "output", "o", "text", "form of the output: text or json (one object a line)")
+	f.StringVarP(&c.target, "target", "t", "", "where: local or yarn-application")
+	f.StringVarP(&c.address, "jobmanager", "m", "", "host:port of the REST interface, instead of an application on YARN")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
+	})
+	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.configCommand(), c.versionCommand())
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if c.output != "text" && c.output != "json" {
+			return &usageError{fmt.Errorf("-o %s: want text or json", c.output)}
+		}
+		return nil
+	}
+	return root
+}
+
+// usageError is a fault of the command line or of what it names.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// args wraps cobra's checks of positional arguments.
+func positional(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
+		}
+		return nil
+	}
+}
+
+func (c *cli) versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "print the version and the protocol", Args: positional(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
+		if c.json() {
+			return c.emit(map[string]any{"version": version.Version, "protocol": version.Protocol})
+		}
+		c.printf("thalweg %s (protocol %d)\n", version.Version, version.Protocol)
+		return nil
+	}}
+}
+
+func (c *cli) configCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "config [part of a key]", Short: "list the options with their defaults and meaning", Args: positional(cobra.MaximumNArgs(1)),
+		Example: "  thalweg config\n  thalweg config checkpointing",
+		RunE: func(_ *cobra.Command, args []string) error {
+			part := ""
+			if len(args) > 0 {
+				part = strings.ToLower(args[0])
+			}
+			for _, o := range config.All() {
+				if !strings.Contains(strings.ToLower(o.Key), part) {
+					continue
+				}
+				if c.json() {
+					if err := c.emit(o); err != nil {
+						return err
+					}
+					continue
+				}
+				c.printf("%s (%s)\n    %s\n", o.Key, o.Default, o.Doc)
+			}
+			return nil
+		},
+	}
+}
+
+var errInterrupted = errors.New("interrupted")

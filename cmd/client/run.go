@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thalweg/thalweg/am/submit"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/staging/artifact"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	detached    bool
+	parallelism int
+	savepoint   string
+	allowLost   bool
+	claim       string
+}
+
+func (c *cli) runCommand(name string, aliases ...string) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use: name + " [flags] <artifact> [arguments of the program]", Aliases: aliases, Short: "run a job here or on YARN",
+		Long: `Run a job. The artifact is an executable for linux/amd64 that links the SDK, a .go file, or the folder of a main package; the latter two
+are built first. Everything after the artifact belongs to the program.
+
+--target local (the default) runs it on an embedded cluster in one process on this machine. --target yarn-application submits an
+application to the YARN cluster of HADOOP_CONF_DIR: files that the cluster has already are not sent again. Without -d the command stays, shows how
+the job goes, and its exit code tells how it ended; Ctrl-C asks whether to cancel the job or to leave it running.`,
+		Example: `  thalweg run ./job --brokers kafka:9092
+  thalweg run -t yarn-application -d -p 4 ./job --brokers kafka:9092
+  thalweg run -t yarn-application -Dyarn.application.queue=streaming -Dexecution.checkpointing.interval=10s ./cmd/job
+  thalweg run -t yarn-application -s hdfs:///savepoints/savepoint-1 -p 8 ./job
+  thalweg run -t yarn-application -d -o json ./job | jq .applicationId`,
+		Args: positional(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), f, args[0], args[1:]) },
+	}
+	cmd.Flags().SetInterspersed(false)
+	fl := cmd.Flags()
+	fl.BoolVarP(&f.detached, "detached", "d", false, "return after the submission")
+	fl.IntVarP(&f.parallelism, "parallelism", "p", 0, "parallelism of operators that set none (parallelism.default)")
+	fl.StringVarP(&f.savepoint, "fromSavepoint", "s", "", "start from this savepoint or retained checkpoint")
+	fl.BoolVarP(&f.allowLost, "allowNonRestoredState", "n", false, "start although the savepoint holds state that no operator claims")
+	fl.StringVar(&f.claim, "claimMode", "", "-cm: who owns the savepoint's files afterwards: claim or no_claim")
+	return cmd
+}
+
+// configuration turns flags into options.
+func (f runFlags) configuration() (config.Configuration, error) {
+	out := config.Configuration{}
+	if f.parallelism != 0 {
+		if f.parallelism < 1 {
+			return nil, &usageError{fmt.Errorf("-p %d: want 1 at least", f.parallelism)}
+		}
+		out[config.Parallelism.Key] = strconv.Itoa(f.parallelism)
+	}
+	if f.savepoint != "" {
+		out[config.SavepointPath.Key] = f.savepoint
+	}
+	if f.allowLost {
+		out[config.AllowNonRestored.Key] = "true"
+	}
+	if f.claim != "" {
+		out[config.ClaimMode.Key] = strings.ToLower(f.claim)
+	}
+	return out, nil
+}
+
+func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) error {
+	start := time.Now()
+	flags, err := f.configuration()
+	if err != nil {
+		return err
+	}
+	cfg, err := c.config(flags)
+	if err != nil {
+		return err
+	}
+	target := c.target
+	if target == "" {
+		target = config.Target.Value(cfg)
+	}
+	if target != "local" && target != "yarn-application" {
+		return &usageError{fmt.Errorf("-t %s: want local or yarn-application", target)}
+	}
+	path, err := artifact.Resolve(ctx, name, artifact.Options{OnBuild: func(command string) { c.notef("building: %s", command) }})
+	if err != nil {
+		return err
+	}
+	if target == "local" {
+		return c.runLocal(ctx, cfg, path, args)
+	}
+	k, err := c.connect(cfg)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	files, err := k.files()
+	if err != nil {
+		return &usageError{err}
+	}
+	show := &progress{c: c, start: start}
+	res, err := submit.Submit(ctx, submit.Request{
+		YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: cfg, User: k.user, Artifact: path, Args: args, LibDir: c.libDir(),
+		OnPhase: show.phase, Progress: show.upload,
+	})
+	show.done()
+	if err != nil {
+		return err
+	}
+	web := k.proxy(res.ID.String())
+	if c.json() {
+		if err := c.emit(map[string]any{
+			"event": "submitted", "applicationId": res.ID.String(), "jobId": res.JobID, "name": res.Name, "webUrl": web, "sentBytes": res.Sent,
+			"stagingDirectory": res.Staging, "phases": res.Phases, "ms": time.Since(start).Milliseconds(),
+		}); err != nil {
+			return err
+		}
+	} else {
+		c.printf("Application  %s (%s)\nJob          %s\nWeb          %s\nSubmitted in %s, %s sent\n", res.ID, res.Name, res.JobID, web, round(time.Since(start)), bytesText(res.Sent))
+		if f.detached {
+			c.printf("Stop it with a savepoint: thalweg stop -Dyarn.application.id=%s\nCancel it:                thalweg cancel -Dyarn.application.id=%s\n", res.ID, res.ID)
+		}
+	}
+	if f.detached {
+		return nil
+	}
+	return (&follower{c: c, k: k, app: res.ID, job: res.JobID, start: start}).follow(ctx)
+}
+
+// proxy is the address of the application's pages behind the ResourceManager.
+func (k *cluster) proxy(id string) string {
+	addrs, https, err := k.hadoop.WebAddresses()
+	if err != nil || len(addrs) == 0 {
+		return ""
+	}
+	scheme := "http"
+	if https {
+		scheme = "https"
+	}
+	return scheme + "://" + addrs[0] + "/proxy/" + id + "/"
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/config"
+)
+
+func formatFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "type", "canonical", "-type: form of the savepoint, canonical (every backend reads it) or native (quick)")
+}
+
+func checkFormat(f string) error {
+	if f = strings.ToLower(f); f != "canonical" && f != "native" {
+		return &usageError{fmt.Errorf("-type %s: want canonical or native", f)}
+	}
+	return nil
+}
+
+// within bounds the wait for an operation by client.timeout. The operation goes on when the wait ends.
+func (c *cli) within(ctx context.Context, what, id string, fn func(context.Context) error) error {
+	cfg, err := c.config(nil)
+	if err != nil {
+		return err
+	}
+	limit := config.ClientTimeout.Value(cfg)
+	wctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = fn(wctx)
+	if err != nil && wctx.Err() != nil && ctx.Err() == nil {
+		return &exitError{exitFailed, fmt.Errorf("the %s (trigger %s) is not complete after %s and goes on; wait longer with -Dclient.timeout=10min, or use -detached", what, id, limit)}
+	}
+	return err
+}
+
+func (c *cli) savepointCommand() *cobra.Command {
+	var s control.SavepointRequest
+	var detached bool
+	cmd := &cobra.Command{
+		Use: "savepoint [job] [folder]", Short: "take a savepoint of a running job",
+		Long: "Take a savepoint and print where it is. Without a folder it goes to execution.checkpointing.savepoint-dir. With one argument that\n" +
+			"is no job id, the argument is the folder." + whichJob,
+		Example: "  thalweg savepoint -Dyarn.application.name=orders hdfs:///savepoints", Args: positional(cobra.MaximumNArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(s.Format); err != nil {
+				return err
+			}
+			if len(args) == 1 && !isJobID(args[0]) {
+				args = []string{"", args[0]}
+			}
+			if len(args) == 2 {
+				s.Dir = args[1]
+			}
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+				id, err := t.REST.TriggerSavepoint(ctx, t.Job.ID, s)
+				if err != nil {
+					return err
+				}
+				if detached {
+					return c.tell(t, map[string]any{"event": "triggered", "triggerId": id}, "Savepoint triggered: %s\n", id)
+				}
+				return c.within(ctx, "savepoint", id, func(ctx context.Context) error {
+					path, err := t.REST.AwaitSavepoint(ctx, t.Job.ID, id)
+					if err != nil {
+						return err
+					}
+					return c.tell(t, map[string]any{"event": "savepoint", "location": path}, "Savepoint completed: %s\n", path)
+				})
+			})
+		},
+	}
+	formatFlag(cmd, &s.Format)
+	cmd.Flags().BoolVar(&detached, "detached", false, "-detached: print the trigger's id and return")
+	return cmd
+}
+
+// isJobID reports whether s has the form of one: 32 hex digits.
+func isJobID(s string) bool {
+	return len(s) == 32 && strings.Trim(strings.ToLower(s), "0123456789abcdef") == ""
+}
+
+func (c *cli) stopCommand() *cobra.Command {
+	var s control.SavepointRequest
+	var detached bool
+	cmd := &cobra.Command{
+		Use: "stop [job]", Short: "end a job with a savepoint",
+		Long: "Take a savepoint, after which the sources emit nothing, and end the job: nothing is lost and nothing is written twice when it is\n" +
+			"started again from there. --drain first lets event time pass to its end, so that windows fire; do not go on from such a savepoint." + whichJob,
+		Example: "  thalweg stop -Dyarn.application.name=orders -p hdfs:///savepoints", Args: positional(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(s.Format); err != nil {
+				return err
+			}
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+				id, err := t.REST.TriggerStop(ctx, t.Job.ID, s)
+				if err != nil {
+					return err
+				}
+				if detached {
+					return c.tell(t, map[string]any{"event": "triggered", "triggerId": id}, "Stop triggered: %s\n", id)
+				}
+				return c.within(ctx, "stop", id, func(ctx context.Context) error {
+					path, err := t.REST.AwaitSavepoint(ctx, t.Job.ID, id)
+					if err != nil {
+						return err
+					}
+					return c.tell(t, map[string]any{"event": "stopped", "location": path}, "Savepoint completed: %s\n", path)
+				})
+			})
+		},
+	}
+	formatFlag(cmd, &s.Format)
+	cmd.Flags().StringVarP(&s.Dir, "savepointPath", "p", "", "URI of the folder; execution.checkpointing.savepoint-dir when empty")
+	cmd.Flags().BoolVarP(&s.Drain, "drain", "d", false, "emit the maximal watermark before the savepoint")
+	cmd.Flags().BoolVar(&detached, "detached", false, "-detached: print the trigger's id and return")
+	return cmd
+}
+
+func (c *cli) checkpointCommand() *cobra.Command {
+	var full bool
+	cmd := &cobra.Command{
+		Use: "checkpoint [job]", Short: "take a checkpoint of a running job now", Long: "Take a checkpoint and print its number." + whichJob, Args: positional(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+				id, err := t.REST.TriggerCheckpoint(ctx, t.Job.ID, full)
+				if err != nil {
+					return err
+				}
+				return c.within(ctx, "checkpoint", id, func(ctx context.Context) error {
+					n, err := t.REST.AwaitCheckpoint(ctx, t.Job.ID, id)
+					if err != nil {
+						return err
+					}
+					return c.tell(t, map[string]any{"event": "checkpoint", "checkpointId": n}, "Checkpoint %d completed\n", n)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&full, "full", false, "a full checkpoint, whatever is configured")
+	return cmd
+}

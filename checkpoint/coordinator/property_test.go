@@ -1,0 +1,446 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/state"
+)
+
+// world is a model of everything around the coordinator: tasks that write files, a disk, a shell whose answers come when rapid says.
+type world struct {
+	t   *rapid.T
+	c   *Coordinator
+	cfg Config
+	now time.Time
+
+	disk     map[string]bool // URIs of files, _metadata included
+	pointer  int64
+	attempt  int
+	reserved int64
+	answers  []Event // of WriteMetadata, StorePointer, ReserveIDs, SnapshotCoordinators
+	unsent   []Ack   // tasks that have not answered the current trigger
+	known    map[int][]state.File
+	lastID   int64
+	open     int64          // number of the checkpoint that has neither completed nor been aborted
+	kinds    map[int64]Kind // of requests, by their order
+	asked    map[string]bool
+	answered map[string]int
+	durable  map[int64]bool
+	files    int
+	log      []string
+	started  bool
+	failed   bool // FailJob was emitted: a restart follows
+}
+
+func (w *world) say(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
+
+func (w *world) fatal(format string, args ...any) {
+	w.t.Helper()
+	for _, l := range w.log {
+		w.t.Log(l)
+	}
+	w.t.Fatalf(format, args...)
+}
+
+func (w *world) step(ev Event) {
+	if _, tick := ev.(Tick); !tick {
+		w.say("%v %T %+v", w.now.Sub(time.Unix(0, 0)), ev, brief(ev))
+	}
+	for _, e := range w.c.Step(w.now, ev) {
+		w.effect(e)
+	}
+	w.check()
+}
+
+func brief(ev Event) any {
+	if a, ok := ev.(Ack); ok {
+		return fmt.Sprintf("%d %s", a.ID, a.Execution)
+	}
+	return ev
+}
+
+func (w *world) begin(id int64) {
+	if id == w.open {
+		return
+	}
+	if w.open != 0 {
+		w.fatal("checkpoint %d begins while %d is pending", id, w.open)
+	}
+	if id <= w.lastID {
+		w.fatal("checkpoint %d begins after %d", id, w.lastID)
+	}
+	if id > w.reserved {
+		w.fatal("number %d is used, %d are reserved", id, w.reserved)
+	}
+	w.open, w.lastID = id, id
+}
+
+func (w *world) end(id int64) {
+	if w.open != id {
+		w.fatal("checkpoint %d ends, %d is pending", id, w.open)
+	}
+	w.open, w.unsent = 0, nil
+}
+
+func (w *world) effect(e Effect) {
+	w.say("    %T %s", e, fmt.Sprintf("%.300s", fmt.Sprintf("%+v", e)))
+	switch e := e.(type) {
+	case SnapshotCoordinators:
+		w.begin(e.ID)
+		w.answers = append(w.answers, CoordinatorSnapshot{ID: e.ID})
+	case TriggerTasks:
+		w.begin(e.ID)
+		w.unsent = nil
+		for _, t := range w.c.tasks {
+			w.unsent = append(w.unsent, w.write(e, t))
+		}
+	case WriteMetadata:
+		w.answers = append(w.answers, MetadataWritten{ID: e.ID, Path: e.Dir + "/_metadata"})
+	case StorePointer:
+		if !w.durable[e.ID] {
+			w.fatal("pointer to %d before its metadata is durable", e.ID)
+		}
+		w.answers = append(w.answers, PointerStored{ID: e.ID})
+	case ReserveIDs:
+		w.answers = append(w.answers, IDsReserved{UpTo: e.UpTo})
+	case NotifyComplete:
+		if !w.durable[e.ID] || w.pointer != e.ID {
+			w.fatal("notice of %d before it is durable (pointer %d)", e.ID, w.pointer)
+		}
+		w.end(e.ID)
+		w.remember()
+	case NotifyAborted:
+		w.end(e.ID)
+	case Discard:
+		for _, f := range e.Files {
+			delete(w.disk, f)
+		}
+		for f := range w.disk {
+			for _, d := range e.Dirs {
+				if strings.HasPrefix(f, d+"/") {
+					delete(w.disk, f)
+				}
+			}
+		}
+	case Sweep:
+		for f := range w.disk {
+			dir, name, _ := cutLast(f)
+			n, ok := storage.FileCheckpoint(name)
+			if own, found := strings.CutPrefix(dir, testDir+"/chk-"); found {
+				_, err := fmt.Sscan(own, &n)
+				ok = err == nil && !slices.Contains(e.Keep.Dirs, dir)
+			} else {
+				ok = ok && dir == testDir+"/shared" && !slices.Contains(e.Keep.Files, f)
+			}
+			if ok && n < e.Below {
+				delete(w.disk, f)
+			}
+		}
+	case FailJob:
+		w.failed = true
+	case Finished:
+		w.answered[e.RequestID]++
+		if e.Err == nil && w.open == e.ID { // a savepoint, which has no notice
+			w.end(e.ID)
+		}
+	case FinishTasks:
+	default:
+		w.fatal("unknown effect %T", e)
+	}
+}
+
+func cutLast(uri string) (dir, name string, ok bool) {
+	i := strings.LastIndexByte(uri, '/')
+	if i < 0 {
+		return "", uri, false
+	}
+	return uri[:i], uri[i+1:], true
+}
+
+// write is what a task does for a trigger: new files, and for checkpoints perhaps some that the last completed one had.
+func (w *world) write(e TriggerTasks, t Task) Ack {
+	a := Ack{ID: e.ID, Execution: t.Execution}
+	if t.Source {
+		return a
+	}
+	h := state.Handle{Format: "pebble", Range: state.RangeOf(128, 2, t.Execution.Subtask)}
+	add := func(scope state.Scope, prefix, dir string) {
+		w.files++
+		name := fmt.Sprintf("%d-%d", e.ID, w.files)
+		w.disk[dir+"/"+name] = true
+		h.Files = append(h.Files, state.File{Ref: state.FileRef{Name: prefix + name, Size: 1, Scope: scope}})
+	}
+	for range rapid.IntRange(0, 2).Draw(w.t, "exclusive") {
+		add(state.Exclusive, "", e.Options.ExclusiveDir)
+	}
+	if !e.Options.Savepoint {
+		for range rapid.IntRange(0, 2).Draw(w.t, "shared") {
+			add(state.Shared, "../shared/", e.Options.SharedDir)
+		}
+		for _, f := range w.known[t.Execution.Subtask] {
+			if f.Ref.Scope == state.Shared && rapid.Bool().Draw(w.t, "again") {
+				h.Files = append(h.Files, f)
+			}
+		}
+	}
+	a.State.Operators = []metadata.TaskOperator{{ID: graph.OperatorID(windowID), State: metadata.Subtask{Keyed: []state.Handle{h}}}}
+	return a
+}
+
+// remember gives every window task the files of the latest checkpoint, as its backend would remember them.
+func (w *world) remember() {
+	w.known = map[int][]state.File{}
+	l, ok := w.latest()
+	if !ok {
+		return
+	}
+	if op := l.Checkpoint.Operator(graph.OperatorID(windowID)); op != nil {
+		for _, s := range op.Subtasks {
+			for _, h := range s.Keyed {
+				w.known[s.Index] = append(w.known[s.Index], h.Files...)
+			}
+		}
+	}
+}
+
+// latest is what the coordinator holds once the step is over; inside of a step it has it already.
+func (w *world) latest() (Completed, bool) {
+	if len(w.c.retained) == 0 {
+		return Completed{}, false
+	}
+	return *w.c.retained[len(w.c.retained)-1], true
+}
+
+// check: what is retained, and what the pointer names, is complete on disk.
+func (w *world) check() {
+	for _, r := range w.c.Retained() {
+		if !w.disk[r.Dir+"/_metadata"] {
+			w.fatal("the metadata of the retained checkpoint %d is gone", r.ID)
+		}
+	}
+	for _, f := range w.referenced() {
+		if !w.disk[f] {
+			w.fatal("%s is gone, a retained checkpoint refers to it", f)
+		}
+	}
+	if n := w.c.PendingID(); n != w.open {
+		w.fatal("pending %d, but %d is open", n, w.open)
+	}
+}
+
+// referenced lists the files that the latest checkpoint refers to, and the shared ones of all retained.
+func (w *world) referenced() []string {
+	out := slices.Clone(w.c.registry.Files())
+	if l, ok := w.c.Latest(); ok {
+		l.Checkpoint.Refs(func(r *state.FileRef) {
+			uri, err := storage.Resolve(r.Base, r.Name)
+			if err != nil {
+				w.fatal("%v", err)
+			}
+			out = append(out, uri)
+		})
+	}
+	return out
+}
+
+func (w *world) answer(i int, fail bool) {
+	ev := w.answers[i]
+	w.answers = slices.Delete(w.answers, i, i+1)
+	switch a := ev.(type) {
+	case CoordinatorSnapshot:
+		if fail {
+			a.Err = errors.New("no")
+		}
+		ev = a
+	case MetadataWritten:
+		if fail {
+			a.Err = errors.New("no")
+		} else {
+			w.durable[a.ID] = true
+			w.disk[a.Path] = true
+		}
+		ev = a
+	case PointerStored:
+		w.pointer = a.ID // failures of pointers mean superseded; the transcripts have them
+		w.reserved = max(w.reserved, a.ID+1)
+		if w.c.pending != nil && w.c.pending.tasksGone { // complete, but there is nobody to notify
+			w.end(a.ID)
+		}
+	case IDsReserved:
+		w.reserved = max(w.reserved, a.UpTo)
+	}
+	w.step(ev)
+}
+
+func (w *world) run() {
+	t := w.t
+	w.attempt++
+	w.failed = false
+	w.remember()
+	w.step(TasksRunning{Tasks: testTasks(w.attempt)})
+	t.Repeat(map[string]func(*rapid.T){
+		"time": func(t *rapid.T) {
+			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 8000).Draw(t, "ms")) * time.Millisecond)
+			w.step(Tick{})
+		},
+		"deadline": func(*rapid.T) {
+			if at, ok := w.c.Deadline(); ok && at.After(w.now) {
+				w.now = at
+			}
+			w.step(Tick{})
+			if at, ok := w.c.Deadline(); ok && !at.After(w.now) {
+				w.fatal("after a tick at its deadline the next one is not later: %v", at)
+			}
+		},
+		"ack": func(t *rapid.T) {
+			if len(w.unsent) > 0 {
+				i := rapid.IntRange(0, len(w.unsent)-1).Draw(t, "task")
+				a := w.unsent[i]
+				w.unsent = slices.Delete(w.unsent, i, i+1)
+				w.step(a)
+				if rapid.IntRange(0, 9).Draw(t, "twice") == 0 {
+					w.step(a)
+				}
+			}
+		},
+		"acks": func(*rapid.T) {
+			for len(w.unsent) > 0 {
+				a := w.unsent[0]
+				w.unsent = w.unsent[1:]
+				w.step(a)
+			}
+		},
+		"late ack": func(t *rapid.T) {
+			// Of a checkpoint that is over, with a file that was written after its abort.
+			if w.lastID > 0 && w.lastID != w.open && !w.durable[w.lastID] {
+				name := fmt.Sprintf("%d-late%d", w.lastID, w.files)
+				w.files++
+				w.disk[testDir+"/shared/"+name] = true
+				h := state.Handle{Files: []state.File{{Ref: state.FileRef{Name: "../shared/" + name, Scope: state.Shared}}}}
+				w.step(Ack{ID: w.lastID, Execution: testTasks(w.attempt)[3].Execution, State: metadata.Task{Operators: []metadata.TaskOperator{
+					{ID: graph.OperatorID(windowID), State: metadata.Subtask{Keyed: []state.Handle{h}}}}}})
+				if w.disk[testDir+"/shared/"+name] && w.c.aborted[w.lastID] == storage.CheckpointDir(testDir, w.lastID) {
+					w.fatal("the file of a late acknowledgement stays")
+				}
+			}
+		},
+		"decline": func(t *rapid.T) {
+			if w.open > 0 && w.started {
+				w.step(Decline{ID: w.open, Execution: testTasks(w.attempt)[rapid.IntRange(0, 3).Draw(t, "task")].Execution, Reason: "no", TaskFailed: rapid.Bool().Draw(t, "failing")})
+			}
+		},
+		"answer": func(t *rapid.T) {
+			if len(w.answers) > 0 {
+				w.answer(rapid.IntRange(0, len(w.answers)-1).Draw(t, "which"), rapid.IntRange(0, 5).Draw(t, "fails") == 0)
+			}
+		},
+		"request": func(t *rapid.T) {
+			id := fmt.Sprintf("r%d", len(w.asked))
+			w.asked[id] = true
+			w.step(Trigger{RequestID: id, Kind: rapid.SampledFrom([]Kind{Manual, Savepoint, StopWithSavepoint}).Draw(t, "kind"), Dir: "hdfs://nn/sp/savepoint-" + id})
+		},
+		"end of data": func(t *rapid.T) {
+			if rapid.IntRange(0, 5).Draw(t, "really") == 0 {
+				w.step(EndOfData{})
+			}
+		},
+		"restart": func(t *rapid.T) {
+			if w.failed || rapid.IntRange(0, 3).Draw(t, "really") == 0 {
+				w.restart()
+			}
+		},
+	})
+}
+
+// restart does what a JobMaster does: cancel, wait until the coordinator is settled, restore, run.
+func (w *world) restart() {
+	w.step(JobRestarting{Reason: "test"})
+	for !w.c.Settled() {
+		for i, a := range w.answers {
+			if _, ok := a.(PointerStored); ok {
+				w.answer(i, false)
+				break
+			}
+		}
+	}
+	// The restore and the pointer must agree: an older state than the pointer's would undo what is committed on recovery.
+	if l, ok := w.c.Latest(); ok && w.pointer != 0 && l.ID != w.pointer {
+		w.fatal("the restart restores %d, the pointer names %d", l.ID, w.pointer)
+	}
+	w.open, w.unsent = 0, nil
+	w.attempt++
+	w.failed = false
+	w.remember()
+	w.step(TasksRunning{Tasks: testTasks(w.attempt)})
+}
+
+func TestCoordinatorKeepsItsInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{t: t, now: time.Unix(0, 0), disk: map[string]bool{}, kinds: map[int64]Kind{}, asked: map[string]bool{},
+			answered: map[string]int{}, durable: map[int64]bool{}, started: true, reserved: 1}
+		w.cfg = Config{Graph: testGraph(rapid.Bool().Draw(t, "coordinated")), Dir: testDir, Interval: 10 * time.Second, Timeout: 20 * time.Second,
+			MinPause: time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * time.Second, Tolerable: rapid.IntRange(0, 3).Draw(t, "tolerable"),
+			Retained: rapid.IntRange(1, 3).Draw(t, "retained"), ReservedID: 1}
+		c, err := New(w.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.c = c
+		w.run()
+
+		// In the end nothing is left that nobody refers to.
+		w.restart()
+		for len(w.answers) > 0 {
+			w.answer(0, false)
+		}
+		w.step(JobRestarting{})
+		for len(w.answers) > 0 {
+			w.answer(0, false)
+		}
+		w.now = w.now.Add(time.Hour)
+		w.step(Tick{})
+		keep := map[string]bool{}
+		for _, f := range w.referenced() {
+			keep[f] = true
+		}
+		for _, r := range c.Retained() {
+			keep[r.Dir+"/_metadata"] = true
+			for _, f := range r.exclusive {
+				keep[f] = true
+			}
+		}
+		for f := range w.disk {
+			if !keep[f] && strings.HasPrefix(f, testDir+"/") {
+				w.fatal("orphan %s", f)
+			}
+		}
+		final := rapid.SampledFrom([]EndState{FinishedOK, Canceled, Failed}).Draw(t, "end")
+		w.step(JobEnded{State: final})
+		if final == FinishedOK {
+			for f := range w.disk {
+				if strings.HasPrefix(f, testDir+"/") {
+					w.fatal("%s outlives the job", f)
+				}
+			}
+		}
+		for id := range w.asked {
+			if w.answered[id] != 1 {
+				w.fatal("request %s was answered %d times", id, w.answered[id])
+			}
+		}
+		st := c.Stats()
+		if st.Counts.InProgress != 0 || st.Counts.Total != st.Counts.Completed+st.Counts.Failed {
+			w.fatal("counts %+v do not add up", st.Counts)
+		}
+	})
+}

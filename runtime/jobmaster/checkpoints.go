@@ -162,6 +162,13 @@ func (c *checkpoints) finished(e coordinator.Finished) {
 		j.stopReq = ""
 		j.step(scheduler.StopDone{OK: false})
 	}
+	if e.RequestID != "" && e.RequestID == j.cancelAfter {
+		j.cancelAfter = ""
+		if e.Err == nil {
+			// Not from inside of the coordinator's effects, which the cancelling adds to.
+			j.q.Post(func() { j.step(scheduler.CancelJob{}) })
+		}
+	}
 	if ch := j.waiting[e.RequestID]; ch != nil {
 		delete(j.waiting, e.RequestID)
 		ch <- TriggerResult{ID: e.ID, Path: e.Path, Err: e.Err}
@@ -226,6 +233,7 @@ type TriggerRequest struct {
 	Directory string // parent of a savepoint's directory; execution.checkpointing.savepoint-dir when empty
 	Native    bool   // a savepoint in the backend's own form
 	Drain     bool   // stop: emit the maximal watermark first
+	Cancel    bool   // savepoint: cancel the job when it is complete
 }
 
 // Trigger starts a checkpoint or savepoint and returns a channel that receives its outcome, once.
@@ -263,6 +271,9 @@ func (j *JobMaster) trigger(r TriggerRequest, ch chan<- TriggerResult) {
 	j.nextReq++
 	t.RequestID = strconv.Itoa(j.nextReq)
 	j.waiting[t.RequestID] = ch
+	if r.Kind == TriggerSavepoint && r.Cancel {
+		j.cancelAfter = t.RequestID
+	}
 	if r.Kind != TriggerStop {
 		j.ckpt.step(t)
 		return

@@ -25,14 +25,20 @@ type Details struct {
 	Vertices []VertexDetails
 	Restarts int
 	Attempt  int
-	Slots    int                 // needed
-	HasSlots int                 // owned
-	Problem  string              // why slots are missing
-	Root     *scheduler.Failure  // of the last failure that ended an attempt
-	History  []scheduler.Failure // newest first
+	Slots    int                // needed
+	HasSlots int                // owned
+	Problem  string             // why slots are missing
+	Root     *scheduler.Failure // of the last failure that ended an attempt
+	History  []Recorded         // newest first
 	// Checkpoints is nil for a job that takes none.
 	Checkpoints   *coordinator.Stats
 	CheckpointDir string // URI of the job's directory, "" for none
+}
+
+// Recorded is an entry of the exception history. Root: it ended the attempt; the entries that are newer, up to the next root, came with it.
+type Recorded struct {
+	scheduler.Failure
+	Root bool
 }
 
 // VertexDetails is one vertex.
@@ -85,7 +91,7 @@ func (j *JobMaster) finalDetails() *Details {
 func (j *JobMaster) details() *Details {
 	d := &Details{JobID: j.opts.JobID, Name: j.graph.Name, Graph: j.graph, Config: j.opts.Config, State: scheduler.JobInitializing, Start: j.start,
 		Since: map[scheduler.JobState]time.Time{scheduler.JobInitializing: j.start}, Slots: j.needed, HasSlots: len(j.slots),
-		Root: j.root, History: append([]scheduler.Failure(nil), j.history...)}
+		Root: j.root, History: append([]Recorded(nil), j.history...)}
 	if len(j.slots) < j.needed {
 		d.Problem = j.opts.Resources.CurrentProblem()
 	}

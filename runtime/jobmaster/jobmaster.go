@@ -46,11 +46,12 @@ type JobMaster struct {
 	coord   coordState
 	prep    *preparation
 
-	history     []scheduler.Failure // newest first
+	history     []Recorded // newest first
 	root        *scheduler.Failure
 	metrics     *taskMetrics
 	waiting     map[string]chan<- TriggerResult // checkpoint requests by id
 	nextReq     int
+	cancelAfter string // request of the savepoint after which the job is cancelled
 	stopReq     string
 	stopTrigger coordinator.Trigger // of a Stop that the scheduler is asked about
 	result      *Result
@@ -258,7 +259,7 @@ func (j *JobMaster) recordFailure(e scheduler.FailureRecorded) {
 	if e.Root {
 		j.root = &f
 	}
-	j.history = append([]scheduler.Failure{f}, j.history...)
+	j.history = append([]Recorded{{f, e.Root}}, j.history...)
 	if len(j.history) > maxHistory {
 		j.history = j.history[:maxHistory]
 	}

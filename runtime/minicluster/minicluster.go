@@ -121,7 +121,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	c.Dispatcher = dispatcher.New(dispatcher.Options{Config: c.conf, Resources: c.Resources, Store: store, FS: c.opts.FS, Launcher: launcher, Epoch: epoch, Logger: c.opts.Logger})
 	if c.opts.RESTAddress != "" {
-		if err := c.startREST(); err != nil {
+		if err := c.startREST(ctx); err != nil {
 			return err
 		}
 	}

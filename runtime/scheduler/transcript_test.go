@@ -1,0 +1,277 @@
+package scheduler
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/graph"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the transcripts' results into testdata")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Transcripts: lines that begin with ">" are events, the lines below them the effects. "#" is a comment. The first lines set the job up:
+//
+//	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [key=value ...]
+//	> at 5s task a 0 RUNNING
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			in, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := play(t, string(in))
+			if *rewrite {
+				if err := os.WriteFile(f, []byte(out), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if d := cmp.Diff(strings.Split(string(in), "\n"), strings.Split(out, "\n")); d != "" {
+				t.Errorf("-want +got (go test ./runtime/scheduler -run TestTranscripts -rewrite writes it):\n%s", d)
+			}
+		})
+	}
+}
+
+type player struct {
+	t     *testing.T
+	s     *Scheduler
+	names map[string]graph.VertexID
+	back  map[graph.VertexID]string
+	at    time.Time
+}
+
+func play(t *testing.T, in string) string {
+	p := &player{t: t, names: map[string]graph.VertexID{}, back: map[graph.VertexID]string{}, at: time.Unix(0, 0)}
+	var out bytes.Buffer
+	for _, line := range strings.Split(strings.TrimRight(in, "\n"), "\n") {
+		f := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "#") || line == "":
+			fmt.Fprintln(&out, line)
+		case strings.HasPrefix(line, "job "):
+			p.job(f[1:])
+			fmt.Fprintln(&out, line)
+		case f[0] == ">":
+			fmt.Fprintln(&out, line)
+			args := f[1:]
+			if args[0] == "at" {
+				d, err := time.ParseDuration(args[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.at = time.Unix(0, 0).Add(d)
+				args = args[2:]
+			}
+			for _, ev := range p.events(args) {
+				for _, e := range p.s.Step(p.at, ev) {
+					fmt.Fprintln(&out, "  "+p.show(e))
+				}
+			}
+		}
+	}
+	return out.String()
+}
+
+func (p *player) job(args []string) {
+	g := &graph.JobGraph{Name: "job"}
+	conf := config.Configuration{}
+	cfg := Config{Graph: g}
+	for _, a := range args {
+		if k, v, ok := strings.Cut(a, "="); ok {
+			conf[k] = v
+			continue
+		}
+		if a == "checkpoints" {
+			cfg.Checkpoints = true
+			conf[config.CheckpointInterval.Key] = "10s"
+			continue
+		}
+		f := strings.Split(a, ":")
+		n, err := strconv.Atoi(f[1])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		id := graph.VertexID{ID: graph.ID{15: byte(len(g.Vertices) + 1)}}
+		p.names[f[0]], p.back[id] = id, f[0]
+		v := graph.Vertex{ID: id, Name: f[0], Parallelism: n}
+		if len(f) > 2 {
+			v.SlotSharingGroup = f[2]
+		}
+		g.Vertices = append(g.Vertices, v)
+	}
+	cfg.Strategy = StrategyOf(conf)
+	s, err := New(cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.s = s
+}
+
+func (p *player) events(a []string) []Event {
+	num := func(i int) int {
+		n, err := strconv.Atoi(a[i])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return n
+	}
+	failure := func(words []string) Failure {
+		f := Failure{Kind: "error"}
+		for _, w := range words {
+			switch w {
+			case "fatal":
+				f.Fatal = true
+			case "death":
+				f.Death = true
+			case "free":
+				f.Free = true
+			default:
+				f.Message = strings.TrimSpace(f.Message + " " + w)
+			}
+		}
+		return f
+	}
+	switch a[0] {
+	case "start":
+		return []Event{Start{}}
+	case "prepared": // prepared tm:slot ...
+		e := Prepared{Attempt: p.s.Attempt()}
+		for _, s := range a[1:] {
+			tm, i, _ := strings.Cut(s, ":")
+			n, err := strconv.Atoi(i)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			e.Slots = append(e.Slots, Slot{tm, n})
+		}
+		return []Event{e}
+	case "task": // task vertex subtask state [failure]
+		id := graph.ExecutionID{Vertex: p.names[a[1]], Subtask: num(2), Attempt: p.s.Attempt()}
+		return []Event{p.taskEvent(id, a[3], failure(a[4:]))}
+	case "old": // old vertex subtask attempt state
+		id := graph.ExecutionID{Vertex: p.names[a[1]], Subtask: num(2), Attempt: num(3)}
+		return []Event{p.taskEvent(id, a[4], failure(a[5:]))}
+	case "all": // all state
+		var out []Event
+		for _, v := range p.s.Vertices() {
+			for _, x := range v.Tasks {
+				out = append(out, p.taskEvent(x.ID, a[1], Failure{}))
+			}
+		}
+		return out
+	case "down": // down tm [process] reason
+		e := WorkerDown{TaskManager: a[1]}
+		words := a[2:]
+		if len(words) > 0 && words[0] == "process" {
+			e.Process, words = true, words[1:]
+		}
+		e.Failure = failure(words)
+		e.Failure.Death = true
+		return []Event{e}
+	case "fail":
+		return []Event{Fail{failure(a[1:])}}
+	case "restart":
+		return []Event{RestartDue{p.s.Attempt()}}
+	case "stuck":
+		return []Event{CancelStuck{p.s.Attempt()}}
+	case "cancel":
+		return []Event{CancelJob{}}
+	case "stop":
+		return []Event{Stop{Drain: len(a) > 1}}
+	case "stopped":
+		return []Event{StopDone{a[1] == "ok"}}
+	case "final":
+		return []Event{FinalDone{a[1] == "ok"}}
+	case "checkpoint":
+		return []Event{CheckpointDone{}}
+	case "suspend":
+		return []Event{Suspend{failure(a[1:])}}
+	}
+	p.t.Fatalf("unknown event %v", a)
+	return nil
+}
+
+func (p *player) taskEvent(id graph.ExecutionID, state string, f Failure) TaskChanged {
+	e := TaskChanged{ID: id, State: TaskState(state)}
+	if state == "END_OF_DATA" {
+		e.State, e.EndOfData = TaskRunning, true
+	}
+	if e.State == TaskFailed {
+		e.Failure = &f
+	}
+	return e
+}
+
+func (p *player) id(id graph.ExecutionID) string {
+	return fmt.Sprintf("%s/%d#%d", p.back[id.Vertex], id.Subtask, id.Attempt)
+}
+
+func (p *player) ids(ids []graph.ExecutionID) string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, p.id(id))
+	}
+	return strings.Join(out, " ")
+}
+
+func (p *player) show(e Effect) string {
+	switch e := e.(type) {
+	case JobChanged:
+		return fmt.Sprintf("job %s -> %s", e.From, e.To)
+	case TaskMoved:
+		return fmt.Sprintf("task %s %s -> %s", p.id(e.ID), e.From, e.To)
+	case RequireSlots:
+		return fmt.Sprintf("slots %d", e.N)
+	case Prepare:
+		return fmt.Sprintf("prepare #%d restart=%t", e.Attempt, e.Restart)
+	case Deploy:
+		var out []string
+		for _, t := range e.Tasks {
+			out = append(out, fmt.Sprintf("%s@%s:%d", p.id(t.ID), t.Slot.TaskManager, t.Slot.Index))
+		}
+		return "deploy " + strings.Join(out, " ")
+	case AllRunning:
+		return fmt.Sprintf("all running #%d", e.Attempt)
+	case StopCheckpoints:
+		return "stop checkpoints: " + e.Reason
+	case CancelTasks:
+		return "cancel " + p.ids(e.IDs)
+	case FinishTasks:
+		return "finish " + p.ids(e.IDs)
+	case KillWorkers:
+		return "kill workers of " + strings.Join(e.TaskManagers, " ")
+	case TriggerFinal:
+		return fmt.Sprintf("final checkpoint after %s", e.After)
+	case TriggerStop:
+		return fmt.Sprintf("savepoint to stop, drain=%t", e.Drain)
+	case ScheduleRestart:
+		return fmt.Sprintf("restart #%d after %s jitter %g", e.Attempt, e.After, e.Jitter)
+	case FailureRecorded:
+		return fmt.Sprintf("failure %q of %q on %q root=%t", e.Failure.Message, e.Failure.Task, e.Failure.TaskManager, e.Root)
+	case Ended:
+		if e.Failure != nil {
+			return fmt.Sprintf("ended %s: %s (%s)", e.State, e.Failure.Message, e.Failure.Detail)
+		}
+		return fmt.Sprintf("ended %s", e.State)
+	}
+	return fmt.Sprintf("%+v", e)
+}

@@ -1,0 +1,218 @@
+package thalweg.bench;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import org.apache.flink.api.connector.source.Boundedness;
+import org.apache.flink.api.connector.source.ReaderOutput;
+import org.apache.flink.api.connector.source.Source;
+import org.apache.flink.api.connector.source.SourceReader;
+import org.apache.flink.api.connector.source.SourceReaderContext;
+import org.apache.flink.api.connector.source.SourceSplit;
+import org.apache.flink.api.connector.source.SplitEnumerator;
+import org.apache.flink.api.connector.source.SplitEnumeratorContext;
+import org.apache.flink.core.io.InputStatus;
+import org.apache.flink.core.io.SimpleVersionedSerializer;
+
+/** Events 0 to count-1; reader i of p makes those congruent to i modulo p, so that event time advances alike in all of them. */
+public class Numbers implements Source<Event, Numbers.Split, Integer> {
+    private static final int BATCH = 512;
+    private final long count;
+    private final long keys;
+
+    public Numbers(long count, long keys) {
+        this.count = count;
+        this.keys = keys;
+    }
+
+    /** Shard of shards, and the next number. */
+    public static final class Split implements SourceSplit {
+        final int shard;
+        final int shards;
+        long next;
+
+        Split(int shard, int shards, long next) {
+            this.shard = shard;
+            this.shards = shards;
+            this.next = next;
+        }
+
+        @Override
+        public String splitId() {
+            return "shard-" + shard;
+        }
+    }
+
+    @Override
+    public Boundedness getBoundedness() {
+        return Boundedness.BOUNDED;
+    }
+
+    @Override
+    public SourceReader<Event, Split> createReader(SourceReaderContext context) {
+        return new Reader(context);
+    }
+
+    private final class Reader implements SourceReader<Event, Split> {
+        private final SourceReaderContext context;
+        private final ArrayDeque<Split> splits = new ArrayDeque<>();
+        private CompletableFuture<Void> available = new CompletableFuture<>();
+        private boolean noMore;
+
+        Reader(SourceReaderContext context) {
+            this.context = context;
+        }
+
+        @Override
+        public void start() {
+            if (splits.isEmpty()) {
+                context.sendSplitRequest();
+            }
+        }
+
+        @Override
+        public InputStatus pollNext(ReaderOutput<Event> out) {
+            Split s = splits.peek();
+            if (s == null) {
+                return noMore ? InputStatus.END_OF_INPUT : InputStatus.NOTHING_AVAILABLE;
+            }
+            for (int i = 0; i < BATCH; i++) {
+                if (s.next >= count) {
+                    splits.poll();
+                    return InputStatus.MORE_AVAILABLE;
+                }
+                out.collect(Event.make(s.next, keys));
+                s.next += s.shards;
+            }
+            return InputStatus.MORE_AVAILABLE;
+        }
+
+        @Override
+        public List<Split> snapshotState(long id) {
+            List<Split> all = new ArrayList<>();
+            for (Split s : splits) {
+                all.add(new Split(s.shard, s.shards, s.next));
+            }
+            return all;
+        }
+
+        @Override
+        public CompletableFuture<Void> isAvailable() {
+            return splits.isEmpty() && !noMore ? available : CompletableFuture.completedFuture(null);
+        }
+
+        @Override
+        public void addSplits(List<Split> more) {
+            splits.addAll(more);
+            wake();
+        }
+
+        @Override
+        public void notifyNoMoreSplits() {
+            noMore = true;
+            wake();
+        }
+
+        private void wake() {
+            available.complete(null);
+            available = new CompletableFuture<>();
+        }
+
+        @Override
+        public void close() {}
+    }
+
+    @Override
+    public SplitEnumerator<Split, Integer> createEnumerator(SplitEnumeratorContext<Split> context) {
+        return new Enumerator(context, 0);
+    }
+
+    @Override
+    public SplitEnumerator<Split, Integer> restoreEnumerator(SplitEnumeratorContext<Split> context, Integer given) {
+        return new Enumerator(context, given);
+    }
+
+    private static final class Enumerator implements SplitEnumerator<Split, Integer> {
+        private final SplitEnumeratorContext<Split> context;
+        private final ArrayDeque<Split> back = new ArrayDeque<>();
+        private int given;
+
+        Enumerator(SplitEnumeratorContext<Split> context, int given) {
+            this.context = context;
+            this.given = given;
+        }
+
+        @Override
+        public void start() {}
+
+        @Override
+        public void handleSplitRequest(int subtask, String host) {
+            int all = context.currentParallelism();
+            if (!back.isEmpty()) {
+                context.assignSplit(back.poll(), subtask);
+            } else if (given < all) {
+                context.assignSplit(new Split(given, all, given), subtask);
+                given++;
+            }
+            context.signalNoMoreSplits(subtask);
+        }
+
+        @Override
+        public void addSplitsBack(List<Split> splits, int subtask) {
+            back.addAll(splits);
+        }
+
+        @Override
+        public void addReader(int subtask) {}
+
+        @Override
+        public Integer snapshotState(long id) {
+            return given;
+        }
+
+        @Override
+        public void close() {}
+    }
+
+    @Override
+    public SimpleVersionedSerializer<Split> getSplitSerializer() {
+        return new SimpleVersionedSerializer<>() {
+            @Override
+            public int getVersion() {
+                return 1;
+            }
+
+            @Override
+            public byte[] serialize(Split s) {
+                return java.nio.ByteBuffer.allocate(16).putInt(s.shard).putInt(s.shards).putLong(s.next).array();
+            }
+
+            @Override
+            public Split deserialize(int version, byte[] b) {
+                java.nio.ByteBuffer buf = java.nio.ByteBuffer.wrap(b);
+                return new Split(buf.getInt(), buf.getInt(), buf.getLong());
+            }
+        };
+    }
+
+    @Override
+    public SimpleVersionedSerializer<Integer> getEnumeratorCheckpointSerializer() {
+        return new SimpleVersionedSerializer<>() {
+            @Override
+            public int getVersion() {
+                return 1;
+            }
+
+            @Override
+            public byte[] serialize(Integer n) {
+                return java.nio.ByteBuffer.allocate(4).putInt(n).array();
+            }
+
+            @Override
+            public Integer deserialize(int version, byte[] b) {
+                return java.nio.ByteBuffer.wrap(b).getInt();
+            }
+        };
+    }
+}

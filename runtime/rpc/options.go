@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/json"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -42,6 +43,8 @@ type ProcessConfig struct {
 	Fingerprint string            `json:"fingerprint"` // of the graph that the process must build
 	Config      map[string]string `json:"config"`      // the job's effective configuration
 	Args        []string          `json:"args,omitempty"`
+	// Graph is the job graph (JSON), so that a process that builds another one can say what differs.
+	Graph json.RawMessage `json:"graph,omitempty"`
 
 	// The rest is for workers.
 	TaskManagerID string   `json:"taskManagerId,omitempty"`

@@ -15,8 +15,8 @@
 //  3. Group offsets never run ahead of the last completed checkpoint.
 //  4. A transactional id is used by one subtask at a time; before a subtask writes, every id of its share is fenced, save the ids of
 //     committables that were restored with the job, which their committers commit and fence.
-//  5. A transaction whose end is unknown is asked about with the same producer id and epoch until it is decided; the client that met the
-//     error is thrown away, and its id is initialised again.
+//  5. A transaction whose end is unknown is asked about with the same producer id and epoch until it is decided; each transaction has an
+//     epoch of its own.
 //
 // The isolation level is read_uncommitted by default, as that of Kafka's own client and of Flink; see ReadCommitted.
 package kafka

@@ -115,7 +115,7 @@ func (s *sink[T]) Preflight(ctx context.Context, env connector.PreflightContext)
 				s.cfg.txnTimeout, s.cfg.txnTimeout.Milliseconds(), limit, limit.Milliseconds()))
 		}
 		if tv2, err := transactionVersion2(ctx, cl); err == nil && !tv2 {
-			env.Logger.Warn().Msg("the cluster's feature transaction.version is below 2 (KIP-890): the sink makes a new producer for each transaction to stay safe")
+			env.Logger.Warn().Msg("the cluster's feature transaction.version is below 2 (KIP-890): upgrade it, it keeps late requests of a former run out of new transactions")
 		}
 	}
 	return errors.Join(errs...)

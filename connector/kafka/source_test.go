@@ -288,6 +288,7 @@ func TestOffsetOfMissingPartitionIsKept(t *testing.T) {
 		cp := run.Checkpoint()
 		run.Close()
 		cp.Splits = append(cp.Splits, kafka.SplitForTest(topic, 1, 2))
+		cp.Enumerator = kafka.EnumeratorForTest(topic, 2)
 
 		run = connectortest.StartSource(t, source(c, topic), 1, cp)
 		c.Produce(t, topic, 0, "b")

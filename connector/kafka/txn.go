@@ -9,7 +9,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/thalweg/thalweg/connector"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -18,9 +17,13 @@ import (
 //	free --first record of an interval--> open --barrier: flush, PrepareCommit--> prepared --checkpoint complete: Commit--> free
 //
 // A slot is a transactional id with a client of its own. While one is prepared, the next interval's records go to another slot, so two
-// slots suffice as long as checkpoints complete before the next begins. After a commit the client is used again only if the brokers
-// gave it a new epoch (KIP-890, transaction.version 2): otherwise a late or repeated end of the old transaction could end the new
-// one, so the client is replaced, which makes a new epoch.
+// slots suffice as long as checkpoints complete before the next begins.
+//
+// The client only begins and fills a transaction; it is ended by EndTxn with the producer id and epoch that were noted at the barrier
+// (txnAdmin.commit), after which the client is replaced. That has two reasons. A new client initialises the id, which makes a new epoch: a late
+// or repeated end of the old transaction can never end a new one, with and without KIP-890. And franz-go 1.22.3 may not know that a
+// transaction holds records: when the topic is new to the client, a batch can be acknowledged before the topic's partitions are stored where
+// Client.EndTransaction looks for them; it then aborts (or does nothing) and reports success.
 //
 // Threads: the writer (task goroutine) moves free -> open -> prepared, the committer (its own goroutine) prepared -> free.
 
@@ -224,26 +227,13 @@ func (p *txnPool) find(c *committable) *slot {
 
 // commit commits a prepared slot and frees it.
 func (s *slot) commit(ctx context.Context) error {
-	c := s.prepared
-	reuse := false
-	err := s.cl.EndTransaction(ctx, kgo.TryCommit)
-	if err == nil {
-		pid, epoch, perr := s.cl.ProducerID(ctx)
-		reuse = perr == nil && (pid != c.producerID || epoch != c.epoch)
-	} else if errors.Is(err, kerr.UnknownTopicID) {
-		return fmt.Errorf("kafka: commit %s: %w", c.describe(), err) // the topic was deleted and created again: nothing was sent
-	} else {
-		s.pool.log.Warn().Err(err).Str("transactional_id", c.id).Msg("the end of a transaction is not certain; asking the brokers again with the same producer id and epoch")
-		if err = s.pool.settle(ctx, &c, err); err != nil {
-			return err
-		}
+	if err := s.pool.settle(ctx, &s.prepared, nil); err != nil {
+		return err
 	}
-	if !reuse {
-		s.discard()
-		if err := s.ensure(ctx); err != nil && ctx.Err() == nil {
-			// Not this commit's failure; the next use tries again and reports it.
-			s.pool.log.Warn().Err(err).Str("transactional_id", c.id).Msg("transactional id was not initialised again; its next use does it")
-		}
+	s.discard()
+	if err := s.ensure(ctx); err != nil && ctx.Err() == nil {
+		// Not this commit's failure; the next use tries again and reports it.
+		s.pool.log.Warn().Err(err).Str("transactional_id", s.id).Msg("transactional id was not initialised again; its next use does it")
 	}
 	s.pool.mu.Lock()
 	s.state = slotFree

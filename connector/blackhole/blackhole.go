@@ -1,0 +1,58 @@
+// Package blackhole is a sink that drops records and counts them. Layer L1.
+package blackhole
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/thalweg/thalweg/connector"
+)
+
+// Sink drops records. The counter numRecordsSend counts them; so does each of counts, which many sinks may share.
+func Sink[T any](counts ...*atomic.Int64) connector.Sink[T] { return sink[T]{counts} }
+
+type sink[T any] struct{ counts []*atomic.Int64 }
+
+func (s sink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
+	w := &writer[T]{counts: s.counts}
+	if ctx.Metrics != nil {
+		w.sent = ctx.Metrics.Counter("numRecordsSend")
+	}
+	return w, nil
+}
+
+type writer[T any] struct {
+	n      int64
+	sent   connector.Counter
+	counts []*atomic.Int64
+}
+
+func (w *writer[T]) Write(T, int64) error {
+	w.n++
+	if w.n >= 1024 {
+		w.publish()
+	}
+	return nil
+}
+
+func (w *writer[T]) publish() {
+	if w.sent != nil {
+		w.sent.Add(w.n)
+	}
+	for _, c := range w.counts {
+		c.Add(w.n)
+	}
+	w.n = 0
+}
+
+func (w *writer[T]) Flush(context.Context, bool) error {
+	w.publish()
+	return nil
+}
+
+func (w *writer[T]) Snapshot(int64) ([][]byte, error) { return nil, nil }
+
+func (w *writer[T]) Close() error {
+	w.publish()
+	return nil
+}

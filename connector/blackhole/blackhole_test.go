@@ -1,0 +1,21 @@
+package blackhole_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/thalweg/thalweg/connector/blackhole"
+	"github.com/thalweg/thalweg/connector/connectortest"
+)
+
+func TestCounts(t *testing.T) {
+	var n atomic.Int64
+	r := connectortest.MustStartSink(t, blackhole.Sink[int](&n), 2, nil, connectortest.SinkOptions{})
+	for i := range 3000 {
+		r.Write(i%2, i)
+	}
+	r.Checkpoint()
+	if n.Load() != 3000 || r.Metrics[0].Value("numRecordsSend") != 1500 {
+		t.Fatalf("counted %d, %v", n.Load(), r.Metrics[0].Value("numRecordsSend"))
+	}
+}

@@ -104,9 +104,10 @@ func Check(cp metadata.Checkpoint, g graph.JobGraph, allowNonRestored bool) (Ado
 
 func checkVertex(v *graph.Vertex, stored map[graph.OperatorID]*metadata.Operator, adopted Adopted, add func(string, ...any)) {
 	var first *metadata.Operator // of the chain, with keyed state
+	var firstTitle string
 	for i := range v.Operators {
 		o := stored[v.Operators[i].ID]
-		if o == nil || !o.HasKeyed() {
+		if o == nil || !o.HasKeyed() || !v.Operators[i].Keyed {
 			continue
 		}
 		if v.MaxParallelism > 0 && o.MaxParallelism != v.MaxParallelism {
@@ -115,10 +116,10 @@ func checkVertex(v *graph.Vertex, stored map[graph.OperatorID]*metadata.Operator
 		}
 		if v.MaxParallelism <= 0 && first != nil && first.MaxParallelism != o.MaxParallelism {
 			add("operators %s and %s run in one chain, but their keyed state was stored with max parallelism %d and %d; start a new chain between them",
-				first.Title(), o.Title(), first.MaxParallelism, o.MaxParallelism)
+				firstTitle, title(&v.Operators[i]), first.MaxParallelism, o.MaxParallelism)
 		}
 		if first == nil {
-			first = o
+			first, firstTitle = o, title(&v.Operators[i])
 		}
 	}
 	limit := v.MaxParallelism

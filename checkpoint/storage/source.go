@@ -28,8 +28,8 @@ func NewSource(reg *fs.Registry) *Source {
 	return &Source{reg: reg, roots: map[string]fs.FileSystem{}}
 }
 
-// Open opens a state file. The size is compared at once where the file system can tell, the checksum when a sequential read reaches
-// the end: that Read returns an error wrapping ErrDamaged in place of io.EOF. ReadAt is not verified. Inline content is verified here.
+// Open opens a state file. Sequential reads are verified: the Read that reaches the stored size with another checksum, goes beyond it,
+// or meets the end before it returns an error wrapping ErrDamaged. ReadAt is not verified. Inline content is verified here.
 func (s *Source) Open(ctx context.Context, ref state.FileRef) (fs.Reader, error) {
 	if ref.Name == "" {
 		if int64(len(ref.Inline)) != ref.Size || crc32.Checksum(ref.Inline, castagnoli) != ref.CRC32C {
@@ -75,13 +75,11 @@ func (r *checkedReader) Read(p []byte) (int, error) {
 	if r.size > r.want.Size {
 		return n, fmt.Errorf("storage: read %s: more than %d bytes: %w", r.uri, r.want.Size, ErrDamaged)
 	}
-	if errors.Is(err, io.EOF) {
-		if r.size != r.want.Size {
-			return n, fmt.Errorf("storage: read %s: %d of %d bytes: %w", r.uri, r.size, r.want.Size, ErrDamaged)
-		}
-		if r.crc != r.want.CRC32C {
-			return n, fmt.Errorf("storage: read %s: checksum %08x, want %08x: %w", r.uri, r.crc, r.want.CRC32C, ErrDamaged)
-		}
+	if r.size == r.want.Size && r.crc != r.want.CRC32C {
+		return n, fmt.Errorf("storage: read %s: checksum %08x, want %08x: %w", r.uri, r.crc, r.want.CRC32C, ErrDamaged)
+	}
+	if errors.Is(err, io.EOF) && r.size != r.want.Size {
+		return n, fmt.Errorf("storage: read %s: %d of %d bytes: %w", r.uri, r.size, r.want.Size, ErrDamaged)
 	}
 	return n, err
 }

@@ -182,6 +182,9 @@ type Config struct {
 	// Restore are the handles to start from; those that do not intersect Range are ignored, others are cut to it.
 	Restore []Handle
 	Source  Source
+	// ReuseRestored says that the files of Restore belong to this job, so that incremental snapshots may go on referring to them; false
+	// (a savepoint, NO_CLAIM) makes the first snapshot complete.
+	ReuseRestored bool
 	// Context bounds the reads of a restore, which go on until the tables are open; nil is context.Background.
 	Context context.Context
 	// Logger is what the backend reports to; the zero value discards.

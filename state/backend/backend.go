@@ -7,6 +7,7 @@ import (
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/hashmap"
+	"github.com/thalweg/thalweg/state/pebble"
 )
 
 // The kinds of backends, as in state.backend.type.
@@ -20,6 +21,8 @@ func New(kind string, cfg state.Config) (state.Backend, error) {
 	switch kind {
 	case HashMap:
 		return asBackend(hashmap.New(cfg))
+	case Pebble:
+		return asBackend(pebble.New(cfg))
 	case "rocksdb", "forst", "filesystem", "jobmanager":
 		return nil, fmt.Errorf("backend: no state backend %q: this is a Flink backend; use %q for state on disk or %q for state in memory (state.backend.type)", kind, Pebble, HashMap)
 	default:
@@ -40,6 +43,8 @@ func OpenTable[K comparable, V any](b state.Backend, desc state.TableDesc[K, V])
 	switch b := b.(type) {
 	case *hashmap.Backend:
 		return hashmap.OpenTable(b, desc)
+	case *pebble.Backend:
+		return pebble.OpenTable(b, desc)
 	default:
 		return nil, fmt.Errorf("backend: open table %q: unknown backend %T", desc.Name, b)
 	}
@@ -50,6 +55,8 @@ func OpenTimers[K comparable](b state.Backend, desc state.TimersDesc[K]) (state.
 	switch b := b.(type) {
 	case *hashmap.Backend:
 		return hashmap.OpenTimers(b, desc)
+	case *pebble.Backend:
+		return pebble.OpenTimers(b, desc)
 	default:
 		return nil, fmt.Errorf("backend: open timers %q: unknown backend %T", desc.Name, b)
 	}

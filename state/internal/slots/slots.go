@@ -72,6 +72,7 @@ type Page[K comparable, V any] struct {
 	Live  uint64
 	Owned uint64 // slots whose values share nothing with a frozen page
 	Hot   uint64 // slots used since the bit was cleared; for caches
+	Dirty uint64 // slots changed since they were stored; for caches, set by them
 	Hash  []uint32
 	Keys  []K
 	Vals  []V
@@ -93,7 +94,7 @@ func (p *Pool[K, V]) page(size int) *Page[K, V] {
 	if n := len(p.pages); size == PageLen && n > 0 {
 		pg := p.pages[n-1]
 		p.pages = p.pages[:n-1]
-		pg.Epoch, pg.Live, pg.Owned, pg.Hot = p.Clock.Epoch, 0, 0, 0
+		pg.Epoch, pg.Live, pg.Owned, pg.Hot, pg.Dirty = p.Clock.Epoch, 0, 0, 0, 0
 		return pg
 	}
 	return &Page[K, V]{Epoch: p.Clock.Epoch, Hash: make([]uint32, size), Keys: make([]K, size), Vals: make([]V, size)}
@@ -189,7 +190,7 @@ func (s *Space[K, V]) thaw(i uint32) *Page[K, V] {
 		return p
 	}
 	n := s.pool.page(len(p.Hash))
-	n.Live, n.Hot = p.Live, p.Hot
+	n.Live, n.Hot, n.Dirty = p.Live, p.Hot, p.Dirty
 	copy(n.Hash, p.Hash)
 	copy(n.Keys, p.Keys)
 	copy(n.Vals, p.Vals)
@@ -242,7 +243,7 @@ func (s *Space[K, V]) room(id uint32) {
 		size := min(len(p.Hash)*4, PageLen)
 		n := s.pool.page(size)
 		frozen := p.Epoch <= s.pool.Clock.frozen.Load()
-		n.Live, n.Hot = p.Live, p.Hot
+		n.Live, n.Hot, n.Dirty = p.Live, p.Hot, p.Dirty
 		if !frozen {
 			n.Owned = p.Owned
 		}
@@ -303,6 +304,7 @@ func (s *Space[K, V]) Unlink(id uint32) {
 	p.Keys[i], p.Vals[i] = k, v
 	p.Live &^= 1 << i
 	p.Hot &^= 1 << i
+	p.Dirty &^= 1 << i
 	s.live--
 }
 

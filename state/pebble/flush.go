@@ -1,0 +1,265 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/canonical"
+	"github.com/thalweg/thalweg/state/internal/slots"
+)
+
+// add puts a cache entry into a batch and notes that its namespace is stored.
+func (t *table[K, V]) add(batch *pdb.Batch, s *nspace[K, V], p *slots.Page[K, entry[V]], i int) error {
+	g := int(state.GroupOf(p.Hash[i], t.b.cfg.MaxParallelism))
+	key := t.key(p.Keys[i], g, s.ns)
+	if p.Vals[i].gone {
+		return batch.Delete(key, nil)
+	}
+	t.vb = t.desc.Value.Append(append(t.vb[:0], t.version), p.Vals[i].v)
+	s.stored.add(g - t.start)
+	return batch.Set(key, t.vb, nil)
+}
+
+// flush implements set. Everything that goes into the batch stays cached, since the batch may be applied later; deletions are taken
+// out of the cache at the flush after.
+func (t *table[K, V]) flush(batch *pdb.Batch) error {
+	t.last.page = nil
+	for _, s := range t.spaces {
+		if s.present < s.space.Len() {
+			if err := t.sweep(s); err != nil {
+				return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
+			}
+		}
+		for _, p := range s.space.Pages() {
+			for d := p.Dirty; d != 0; d &= d - 1 {
+				if err := t.add(batch, s, p, bits.TrailingZeros64(d)); err != nil {
+					return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
+				}
+			}
+			p.Dirty = 0
+		}
+	}
+	return nil
+}
+
+// sweep removes deletions that Pebble has from the cache, and forgets the namespace when that leaves nothing of it: sessions must not
+// pile up. The store is settled.
+func (t *table[K, V]) sweep(s *nspace[K, V]) error {
+	for pi, p := range s.space.Pages() {
+		for x := p.Live &^ p.Dirty; x != 0; x &= x - 1 {
+			if i := bits.TrailingZeros64(x); p.Vals[i].gone {
+				t.remove(s, uint32(pi*slots.PageLen+i))
+			}
+		}
+	}
+	if s.space.Len() > 0 {
+		return nil
+	}
+	has, err := t.storedAny(s)
+	if err != nil || has {
+		return err
+	}
+	delete(t.spaces, s.ns)
+	if t.lastSpace == s {
+		t.lastSpace = nil
+	}
+	return nil
+}
+
+// evict frees an eighth of the table's cache: entries not used since the clock's hand passed them last.
+func (t *table[K, V]) evict() error {
+	if t.b.mayWait() || t.cached < 8 {
+		return nil
+	}
+	if err := t.b.settle(); err != nil {
+		return err
+	}
+	batch, err := t.b.batch()
+	if err != nil {
+		return fmt.Errorf("pebble: state %q: evict: %w", t.desc.Name, err)
+	}
+	err = t.evictInto(batch)
+	if cerr := batch.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: state %q: evict: %w", t.desc.Name, err)
+	}
+	return nil
+}
+
+// victims are the slots of a page to be evicted.
+type victims[K comparable, V any] struct {
+	s    *nspace[K, V]
+	page int
+	bits uint64
+}
+
+func (t *table[K, V]) evictInto(batch *pdb.Batch) error {
+	target := max(t.cached/8, 8)
+	var out []victims[K, V]
+	for round := 0; target > 0 && round < 3; {
+		if len(t.hand.order) == 0 {
+			round++
+			for ns, s := range t.spaces {
+				if s.space.Len() > 0 {
+					t.hand.order = append(t.hand.order, ns)
+				}
+			}
+			if len(t.hand.order) == 0 {
+				break
+			}
+			t.hand.page = 0
+		}
+		s := t.spaces[t.hand.order[0]]
+		if s == nil || t.hand.page >= len(s.space.Pages()) {
+			t.hand.order, t.hand.page = t.hand.order[1:], 0
+			continue
+		}
+		p := s.space.Pages()[t.hand.page]
+		v := p.Live &^ p.Hot
+		p.Hot = 0
+		if v != 0 {
+			out = append(out, victims[K, V]{s, t.hand.page, v})
+			for d := v & p.Dirty; d != 0; d &= d - 1 {
+				if err := t.add(batch, s, p, bits.TrailingZeros64(d)); err != nil {
+					return err
+				}
+			}
+			p.Dirty &^= v
+			target -= bits.OnesCount64(v)
+		}
+		t.hand.page++
+	}
+	if !batch.Empty() {
+		if err := t.b.db.Apply(batch, pdb.NoSync); err != nil {
+			return err
+		}
+	}
+	for _, v := range out {
+		p := v.s.space.Pages()[v.page]
+		for x := v.bits; x != 0; x &= x - 1 {
+			i := bits.TrailingZeros64(x)
+			if p.Live>>i&1 == 0 {
+				continue // met in two rounds
+			}
+			if !p.Vals[i].gone {
+				v.s.present--
+			}
+			t.remove(v.s, uint32(v.page*slots.PageLen+i))
+		}
+	}
+	return nil
+}
+
+// current implements set.
+func (t *table[K, V]) current(stored, scratch []byte) ([]byte, error) {
+	if len(stored) > 0 && stored[0] == t.version {
+		return stored[1:], nil
+	}
+	v, err := t.decode(stored)
+	if err != nil {
+		return nil, err
+	}
+	return t.desc.Value.Append(scratch[:0], v), nil
+}
+
+// findNamespaces learns what a restored store holds.
+func (t *table[K, V]) findNamespaces() (err error) {
+	r := t.b.cfg.Range
+	it, err := t.b.db.NewIter(&pdb.IterOptions{LowerBound: appendGroup(nil, t.id, r.Start), UpperBound: groupEnd(t.id, r.End)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; {
+		k := it.Key()
+		if len(k) < tablePrefix {
+			return fmt.Errorf("key of %d bytes: %w", len(k), canonical.ErrCorrupt)
+		}
+		g, ns := int(k[2])<<8|int(k[3]), ordered(k[groupPrefix:])
+		t.spaceOrNew(ns).stored.add(g - t.start)
+		ok = it.SeekGE(after(k[:tablePrefix]))
+	}
+	return it.Error()
+}
+
+// loadCanonical writes the restored entries of a canonical snapshot to Pebble.
+func (t *table[K, V]) loadCanonical() error {
+	old, ok := t.b.restored[t.desc.Name]
+	if !ok {
+		return nil
+	}
+	if err := canonical.CheckMeta(old, t.describe()); err != nil {
+		return err
+	}
+	from, err := serde.Migrating(t.desc.Value, old.Value)
+	if err != nil {
+		return err
+	}
+	same := serde.Same(old.Value, t.desc.Value.Schema())
+	l := loader{b: t.b}
+	return l.load(t.desc.Name, func(e *canonical.Entry, batch *pdb.Batch) error {
+		if _, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism); err != nil {
+			return err
+		}
+		v, n, err := from.Decode(e.Value)
+		if err != nil {
+			return err
+		}
+		if n != len(e.Value) {
+			return fmt.Errorf("value of %d bytes, %d decoded: %w", len(e.Value), n, canonical.ErrCorrupt)
+		}
+		t.kb = append(appendNamespace(t.kb[:0], t.id, e.Group, e.Namespace), e.Key...)
+		t.vb = append(t.vb[:0], t.version)
+		if same {
+			t.vb = append(t.vb, e.Value...)
+		} else {
+			t.vb = t.desc.Value.Append(t.vb, v)
+		}
+		t.spaceOrNew(e.Namespace).stored.add(e.Group - t.start)
+		t.n++
+		return batch.Set(t.kb, t.vb, nil)
+	})
+}
+
+// loader writes restored entries in batches.
+type loader struct {
+	b     *Backend
+	batch *pdb.Batch
+}
+
+const loadBatch = 1 << 20
+
+func (l *loader) load(name string, add func(e *canonical.Entry, batch *pdb.Batch) error) error {
+	l.batch = l.b.db.NewBatch()
+	err := l.b.restore.Scan(name, func(e *canonical.Entry) error {
+		if err := add(e, l.batch); err != nil {
+			return err
+		}
+		if l.batch.Len() < loadBatch {
+			return nil
+		}
+		return l.apply()
+	})
+	if err == nil {
+		err = l.apply()
+	}
+	return errors.Join(err, l.batch.Close())
+}
+
+func (l *loader) apply() error {
+	if l.batch.Empty() {
+		return nil
+	}
+	if err := l.b.db.Apply(l.batch, pdb.NoSync); err != nil {
+		return err
+	}
+	l.batch.Reset()
+	return nil
+}

@@ -1,0 +1,125 @@
+package pebble
+
+import (
+	"fmt"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/rs/zerolog"
+)
+
+// Options are the sizes of a backend. The zero value derives all of them from state.Config.MemoryBytes.
+type Options struct {
+	// MemoryBytes is the whole; 0 is 64 MiB.
+	MemoryBytes int64
+	// CacheBytes bounds the decoded write-back cache; 0 is half of MemoryBytes. Between a snapshot and its hard links it may grow by a
+	// quarter.
+	CacheBytes int64
+	// BlockCacheBytes is Pebble's cache of file blocks; 0 is what remains.
+	BlockCacheBytes int64
+	// MemTableBytes is the size of a memtable; 0 is an eighth of the block cache, within 1 MiB and 32 MiB. Pebble takes memtables out of
+	// the block cache: less than four of them in it leaves almost no cache, and reads get more than ten times slower.
+	MemTableBytes int64
+	// TimersInMemory bounds the timers of a set that are held in memory; later ones wait on disk. 0 is one per 256 bytes of MemoryBytes.
+	TimersInMemory int
+}
+
+const (
+	defaultMemory = 64 << 20
+	minMemTable   = 1 << 20
+	maxMemTable   = 32 << 20
+	cachePerTable = 4 // least ratio of block cache to memtable
+)
+
+func (o Options) withDefaults(configured int64) (Options, error) {
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = configured
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = defaultMemory
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = o.MemoryBytes / 2
+	}
+	if o.BlockCacheBytes == 0 {
+		o.BlockCacheBytes = o.MemoryBytes - o.CacheBytes
+	}
+	if o.MemTableBytes == 0 {
+		o.MemTableBytes = min(max(o.BlockCacheBytes/8, minMemTable), maxMemTable)
+	}
+	if o.TimersInMemory == 0 {
+		o.TimersInMemory = int(max(o.MemoryBytes/256, 1<<12))
+	}
+	if o.BlockCacheBytes < cachePerTable*o.MemTableBytes {
+		return o, fmt.Errorf("pebble: block cache of %d bytes holds fewer than %d memtables of %d bytes, which makes reads very slow; give the backend at least %d bytes of memory (taskmanager.memory.managed.size)",
+			o.BlockCacheBytes, cachePerTable, o.MemTableBytes, 2*cachePerTable*o.MemTableBytes)
+	}
+	return o, nil
+}
+
+// dbOptions are Pebble's own. There is no write-ahead log: the checkpoint is the log.
+func (o Options) dbOptions(cache *pdb.Cache, log zerolog.Logger, readOnly bool) *pdb.Options {
+	p := &pdb.Options{
+		Cache:                       cache,
+		DisableWAL:                  true,
+		ReadOnly:                    readOnly,
+		FormatMajorVersion:          pdb.FormatNewest,
+		FS:                          volatileFS{vfs.Default},
+		Logger:                      logger{log},
+		MemTableSize:                uint64(o.MemTableBytes),
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		LBaseMaxBytes:               64 << 20,
+		MaxOpenFiles:                512,
+	}
+	p.TargetFileSizes[0] = 8 << 20
+	for i := range p.Levels {
+		p.Levels[i].BlockSize = 8 << 10
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return p
+}
+
+// logger gives Pebble's messages to zerolog.
+type logger struct{ log zerolog.Logger }
+
+func (l logger) Infof(format string, args ...any)  { l.log.Debug().Msgf(format, args...) }
+func (l logger) Errorf(format string, args ...any) { l.log.Error().Msgf(format, args...) }
+
+// Fatalf is called for faults after which the store cannot go on, such as a manifest that cannot be written. It must not return.
+func (l logger) Fatalf(format string, args ...any) {
+	l.log.Error().Msgf(format, args...)
+	panic(fmt.Sprintf("pebble: "+format, args...))
+}
+
+// volatileFS leaves out every sync: the files need not survive the machine, since recovery starts from a checkpoint.
+type volatileFS struct{ vfs.FS }
+
+type volatileFile struct{ vfs.File }
+
+func (volatileFile) Sync() error                { return nil }
+func (volatileFile) SyncData() error            { return nil }
+func (volatileFile) SyncTo(int64) (bool, error) { return false, nil }
+
+func volatile(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return volatileFile{f}, nil
+}
+
+func (v volatileFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return volatile(v.FS.Create(name, c))
+}
+
+func (v volatileFS) OpenDir(name string) (vfs.File, error) { return volatile(v.FS.OpenDir(name)) }
+
+func (v volatileFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return volatile(v.FS.OpenReadWrite(name, c, opts...))
+}
+
+func (v volatileFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return volatile(v.FS.ReuseForWrite(oldname, newname, c))
+}

@@ -1,0 +1,445 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/canonical"
+	"github.com/thalweg/thalweg/state/internal/slots"
+)
+
+// OpenTable returns the table with the restored entries of its name. Opening a name again with the same types returns the same table.
+func OpenTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V]) (state.Table[K, V], error) {
+	if s, ok := b.names[desc.Name]; ok {
+		t, ok := s.(*table[K, V])
+		if !ok {
+			return nil, fmt.Errorf("pebble: open %q: it is open already as another kind or with other types", desc.Name)
+		}
+		return t, nil
+	}
+	t := &table[K, V]{b: b, desc: desc, start: b.cfg.Range.Start, pool: slots.NewPool[K, entry[V]](slots.NewClock()), spaces: map[state.Namespace]*nspace[K, V]{}}
+	m, stored, err := b.register(t.describe())
+	if err != nil {
+		return nil, err
+	}
+	t.id, t.version = m.ID, byte(len(m.Values)-1)
+	for v, schema := range m.Values {
+		c, err := serde.Migrating(desc.Value, schema)
+		if err != nil {
+			return nil, fmt.Errorf("pebble: open %q: value, version %d: %w", desc.Name, v, err)
+		}
+		t.versions = append(t.versions, c)
+	}
+	var e slots.Page[K, entry[V]]
+	t.cost = int64(unsafe.Sizeof(e.Keys[:1:1][0])+unsafe.Sizeof(e.Vals[:1:1][0])) + 24
+	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
+	if t.copyKey {
+		t.cost += 32
+	}
+	if t.copyVal {
+		t.cost += 64
+	}
+	if stored {
+		if err := t.findNamespaces(); err != nil {
+			return nil, fmt.Errorf("pebble: open %q: %w", desc.Name, err)
+		}
+	}
+	if err := t.loadCanonical(); err != nil {
+		return nil, fmt.Errorf("pebble: open %q: restore: %w", desc.Name, err)
+	}
+	b.names[desc.Name] = t
+	b.sets = append(b.sets, t)
+	return t, nil
+}
+
+// entry is a cached value. gone marks a deletion that Pebble does not know yet.
+type entry[V any] struct {
+	v    V
+	gone bool
+}
+
+// nspace is one namespace.
+type nspace[K comparable, V any] struct {
+	ns      state.Namespace
+	space   *slots.Space[K, entry[V]]
+	present int      // cached entries that are not gone
+	stored  groupSet // key groups that may have entries in Pebble
+}
+
+type table[K comparable, V any] struct {
+	// The place of the last Ref, dirty.
+	last struct {
+		page *slots.Page[K, entry[V]]
+		slot uint32
+		hash uint32
+		ns   state.Namespace
+	}
+	lastSpace *nspace[K, V]
+
+	b                *Backend
+	desc             state.TableDesc[K, V]
+	id               uint16
+	version          byte
+	versions         []serde.Codec[V]
+	start            int
+	pool             *slots.Pool[K, entry[V]]
+	spaces           map[state.Namespace]*nspace[K, V]
+	cached           int   // entries in all spaces
+	cost             int64 // bytes of an entry, estimated
+	n                int
+	copyKey, copyVal bool
+	kb, vb           []byte
+	hand             struct { // of the eviction clock
+		order []state.Namespace
+		page  int
+	}
+}
+
+func (t *table[K, V]) describe() state.TableMeta {
+	return state.TableMeta{Name: t.desc.Name, Kind: canonical.KindTable, Key: t.desc.Key.Schema(), Value: t.desc.Value.Schema(), Stored: -1}
+}
+
+func (t *table[K, V]) number() uint16 { return t.id }
+func (t *table[K, V]) size() int64    { return int64(t.cached) * t.cost }
+
+func (t *table[K, V]) space(ns state.Namespace) *nspace[K, V] {
+	if s := t.lastSpace; s != nil && s.ns == ns {
+		return s
+	}
+	s := t.spaces[ns]
+	if s != nil {
+		t.lastSpace = s
+	}
+	return s
+}
+
+func (t *table[K, V]) spaceOrNew(ns state.Namespace) *nspace[K, V] {
+	s := t.space(ns)
+	if s == nil {
+		s = &nspace[K, V]{ns: ns, space: slots.NewSpace(t.pool)}
+		t.spaces[ns] = s
+		t.lastSpace = s
+	}
+	return s
+}
+
+// key encodes a key for Pebble into the table's scratch.
+func (t *table[K, V]) key(k K, group int, ns state.Namespace) []byte {
+	t.kb = t.desc.Key.Append(appendNamespace(t.kb[:0], t.id, group, ns), k)
+	return t.kb
+}
+
+// decode decodes a stored value; it is a view of b.
+func (t *table[K, V]) decode(b []byte) (v V, err error) {
+	if len(b) == 0 || int(b[0]) >= len(t.versions) {
+		return v, fmt.Errorf("pebble: state %q: unknown version of a value: %w", t.desc.Name, canonical.ErrCorrupt)
+	}
+	v, n, err := t.versions[b[0]].Decode(b[1:])
+	if err == nil && n != len(b)-1 {
+		err = fmt.Errorf("pebble: state %q: value of %d bytes, %d decoded: %w", t.desc.Name, len(b)-1, n, canonical.ErrCorrupt)
+	}
+	return v, err
+}
+
+// fetch reads a value from Pebble.
+func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, err error) {
+	if !s.stored.has(int(k.Group) - t.start) {
+		return v, false, nil
+	}
+	b, closer, err := t.b.db.Get(t.key(k.Key, int(k.Group), s.ns))
+	if errors.Is(err, pdb.ErrNotFound) {
+		return v, false, nil
+	}
+	if err != nil {
+		return v, false, fmt.Errorf("pebble: state %q: get: %w", t.desc.Name, err)
+	}
+	v, err = t.decode(b)
+	if err == nil && t.copyVal {
+		v = t.desc.Value.Clone(v)
+	}
+	if cerr := closer.Close(); err == nil {
+		err = cerr
+	}
+	return v, err == nil, err
+}
+
+// Get implements state.Table. Values read from Pebble are cached.
+func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, err error) {
+	s := t.space(ns)
+	if s == nil {
+		return v, false, nil
+	}
+	if id, ok := s.space.Find(k.Hash, k.Key); ok {
+		p, i := s.space.At(id)
+		p.Hot |= 1 << i
+		return p.Vals[i].v, !p.Vals[i].gone, nil
+	}
+	if v, found, err = t.fetch(s, k); err != nil || !found {
+		return v, false, err
+	}
+	p, i, err := t.insert(s, k)
+	if err != nil {
+		return v, false, err
+	}
+	p.Vals[i].v = v
+	s.present++
+	return v, true, nil
+}
+
+// Ref implements state.Table.
+func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) {
+	if p := t.last.page; p != nil && t.last.hash == k.Hash && t.last.ns == ns && p.Keys[t.last.slot] == k.Key {
+		return &p.Vals[t.last.slot].v, true, nil
+	}
+	s := t.spaceOrNew(ns)
+	found := true
+	var p *slots.Page[K, entry[V]]
+	var i uint32
+	if id, ok := s.space.Find(k.Hash, k.Key); ok {
+		p, i = s.space.At(id)
+		if e := &p.Vals[i]; e.gone {
+			*e = entry[V]{}
+			s.present++
+			t.n++
+			found = false
+		}
+	} else {
+		v, ok, err := t.fetch(s, k)
+		if err != nil {
+			return nil, false, err
+		}
+		if p, i, err = t.insert(s, k); err != nil {
+			return nil, false, err
+		}
+		p.Vals[i].v = v
+		s.present++
+		if found = ok; !ok {
+			t.n++
+		}
+	}
+	p.Dirty |= 1 << i
+	p.Hot |= 1 << i
+	t.last.page, t.last.slot, t.last.hash, t.last.ns = p, i, k.Hash, ns
+	return &p.Vals[i].v, found, nil
+}
+
+// insert makes a cache entry for a key that is not cached, after making room.
+func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (*slots.Page[K, entry[V]], uint32, error) {
+	t.last.page = nil
+	if t.b.used >= t.b.opts.CacheBytes {
+		if err := t.evict(); err != nil {
+			return nil, 0, err
+		}
+	}
+	key := k.Key
+	if t.copyKey {
+		key = t.desc.Key.Clone(key)
+	}
+	_, p, i := s.space.Insert(k.Hash, key)
+	t.cached++
+	t.b.used += t.cost
+	return p, i, nil
+}
+
+// Put implements state.Table. It does not read Pebble.
+func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
+	t.last.page = nil
+	s := t.spaceOrNew(ns)
+	if t.copyVal {
+		v = t.desc.Value.Clone(v)
+	}
+	var p *slots.Page[K, entry[V]]
+	var i uint32
+	if id, ok := s.space.Find(k.Hash, k.Key); ok {
+		p, i = s.space.At(id)
+		if p.Vals[i].gone {
+			s.present++
+			t.n++
+		}
+	} else {
+		var err error
+		if p, i, err = t.insert(s, k); err != nil {
+			return err
+		}
+		s.present++
+		if !s.stored.has(int(k.Group) - t.start) {
+			t.n++
+		}
+	}
+	p.Vals[i] = entry[V]{v: v}
+	p.Dirty |= 1 << i
+	p.Hot |= 1 << i
+	return nil
+}
+
+// Delete implements state.Table. It does not read Pebble.
+func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
+	t.last.page = nil
+	s := t.space(ns)
+	if s == nil {
+		return nil
+	}
+	stored := s.stored.has(int(k.Group) - t.start)
+	id, ok := s.space.Find(k.Hash, k.Key)
+	if !ok && !stored {
+		return nil
+	}
+	if !ok {
+		p, i, err := t.insert(s, k)
+		if err != nil {
+			return err
+		}
+		p.Vals[i].gone = true
+		p.Dirty |= 1 << i
+		return nil
+	}
+	p, i := s.space.At(id)
+	if !p.Vals[i].gone {
+		s.present--
+		t.n = max(t.n-1, 0)
+	}
+	if stored {
+		p.Vals[i] = entry[V]{gone: true}
+		p.Dirty |= 1 << i
+		return nil
+	}
+	t.remove(s, id)
+	if s.space.Len() == 0 && s.stored.empty() {
+		return t.DropNamespace(ns)
+	}
+	return nil
+}
+
+// remove takes an entry out of the cache.
+func (t *table[K, V]) remove(s *nspace[K, V], id uint32) {
+	s.space.Delete(id)
+	t.cached--
+	t.b.used -= t.cost
+}
+
+// Namespaces implements state.Table.
+func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, error) {
+	n := len(dst)
+	for ns, s := range t.spaces {
+		has := s.present > 0
+		if !has {
+			var err error
+			if has, err = t.storedAny(s); err != nil {
+				return dst[:n], err
+			}
+		}
+		if has {
+			dst = append(dst, ns)
+		}
+	}
+	slices.Sort(dst[n:])
+	return dst, nil
+}
+
+var errFound = errors.New("found")
+
+// storedAny reports whether Pebble has an entry that the cache does not mark as gone.
+func (t *table[K, V]) storedAny(s *nspace[K, V]) (bool, error) {
+	err := t.scanStored(s, func(state.Key[K], []byte) error { return errFound })
+	if errors.Is(err, errFound) {
+		return true, nil
+	}
+	return false, err
+}
+
+// scanStored calls fn for every entry in Pebble whose key is not cached.
+func (t *table[K, V]) scanStored(s *nspace[K, V], fn func(k state.Key[K], stored []byte) error) (err error) {
+	if s.stored.empty() {
+		return nil
+	}
+	it, err := t.b.db.NewIter(nil)
+	if err != nil {
+		return fmt.Errorf("pebble: state %q: scan: %w", t.desc.Name, err)
+	}
+	defer func() {
+		if cerr := it.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("pebble: state %q: scan: %w", t.desc.Name, cerr)
+		}
+	}()
+	var prefix []byte
+	return s.stored.each(func(i int) error {
+		g := i + t.start
+		prefix = appendNamespace(prefix[:0], t.id, g, s.ns)
+		it.SetBounds(prefix, after(prefix))
+		for ok := it.First(); ok; ok = it.Next() {
+			enc := it.Key()[tablePrefix:]
+			key, _, err := t.desc.Key.Decode(enc)
+			if err != nil {
+				return err
+			}
+			h := state.Hash32(enc)
+			if _, cached := s.space.Find(h, key); cached {
+				continue
+			}
+			b, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			if err := fn(state.Key[K]{Key: key, Hash: h, Group: uint16(g)}, b); err != nil {
+				return err
+			}
+		}
+		return it.Error()
+	})
+}
+
+// Scan implements state.Table.
+func (t *table[K, V]) Scan(ns state.Namespace, fn func(k state.Key[K], v *V) error) error {
+	s := t.space(ns)
+	if s == nil {
+		return nil
+	}
+	for _, p := range s.space.Pages() {
+		for l := p.Live; l != 0; l &= l - 1 {
+			i := bits.TrailingZeros64(l)
+			if p.Vals[i].gone {
+				continue
+			}
+			h := p.Hash[i]
+			if err := fn(state.Key[K]{Key: p.Keys[i], Hash: h, Group: state.GroupOf(h, t.b.cfg.MaxParallelism)}, &p.Vals[i].v); err != nil {
+				return err
+			}
+		}
+	}
+	return t.scanStored(s, func(k state.Key[K], b []byte) error {
+		v, err := t.decode(b)
+		if err != nil {
+			return err
+		}
+		return fn(k, &v)
+	})
+}
+
+// DropNamespace implements state.Table.
+func (t *table[K, V]) DropNamespace(ns state.Namespace) error {
+	s := t.spaces[ns]
+	if s == nil {
+		return nil
+	}
+	t.last.page, t.lastSpace = nil, nil
+	t.cached -= s.space.Len()
+	t.b.used -= int64(s.space.Len()) * t.cost
+	t.n = max(t.n-s.present, 0)
+	s.space.Drop()
+	delete(t.spaces, ns)
+	return s.stored.each(func(i int) error {
+		p := appendNamespace(nil, t.id, i+t.start, ns)
+		t.b.drops = append(t.b.drops, keyRange{p, after(p)})
+		return nil
+	})
+}
+
+// Len implements state.Table; it is an estimate: writes to keys that are not cached do not look whether they exist.
+func (t *table[K, V]) Len() int { return t.n }

@@ -1,0 +1,372 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/canonical"
+	"github.com/thalweg/thalweg/state/internal/slots"
+	"github.com/thalweg/thalweg/state/internal/timerset"
+)
+
+// OpenTimers returns the timer set with the restored timers of its name.
+func OpenTimers[K comparable](b *Backend, desc state.TimersDesc[K]) (state.Timers[K], error) {
+	if s, ok := b.names[desc.Name]; ok {
+		t, ok := s.(*timers[K])
+		if !ok {
+			return nil, fmt.Errorf("pebble: open %q: it is open already as another kind or with other types", desc.Name)
+		}
+		return t, nil
+	}
+	t := &timers[K]{b: b, desc: desc, limit: b.opts.TimersInMemory, whole: true}
+	t.near = timerset.New[K](slots.NewClock())
+	m, stored, err := b.register(t.describe())
+	if err != nil {
+		return nil, err
+	}
+	t.id = m.ID
+	t.delta = slots.NewSpace(slots.NewPool[timerset.Key[K], change](slots.NewClock()))
+	if err := t.loadCanonical(&stored); err != nil {
+		return nil, fmt.Errorf("pebble: open %q: restore: %w", desc.Name, err)
+	}
+	if stored {
+		t.whole, t.horizon = false, math.MinInt64
+	}
+	b.names[desc.Name] = t
+	b.sets = append(b.sets, t)
+	return t, nil
+}
+
+// change is what Pebble does not know yet about a timer.
+type change uint8
+
+const (
+	addNew   change = iota // added, and certainly not stored
+	addMaybe               // added, perhaps stored before
+	removed
+)
+
+// timers holds the timers before horizon in memory (near); the others are in Pebble and in delta. With whole set there are no others.
+type timers[K comparable] struct {
+	b       *Backend
+	desc    state.TimersDesc[K]
+	id      uint16
+	near    *timerset.Set[K]
+	limit   int
+	horizon int64
+	whole   bool
+	far     int // timers not in near, estimated
+	delta   *slots.Space[timerset.Key[K], change]
+	err     error // of a refill in Next, which cannot return it
+	kb      []byte
+}
+
+func (t *timers[K]) describe() state.TableMeta {
+	return state.TableMeta{Name: t.desc.Name, Kind: canonical.KindTimers, Key: t.desc.Key.Schema(), Stored: -1}
+}
+
+func (t *timers[K]) number() uint16                      { return t.id }
+func (t *timers[K]) size() int64                         { return int64(t.near.Len()) * 96 }
+func (t *timers[K]) current(_, _ []byte) ([]byte, error) { return nil, nil }
+func (t *timers[K]) isNear(at int64) bool                { return t.whole || at < t.horizon }
+func (t *timers[K]) note(k timerset.Key[K], c change) uint32 {
+	id, p, i := t.delta.Insert(k.Hash^uint32(k.At)*0x9e3779b1^uint32(k.NS)*0x85ebca6b, k)
+	p.Vals[i] = c
+	return id
+}
+
+func (t *timers[K]) noted(k timerset.Key[K]) (uint32, bool) {
+	return t.delta.Find(k.Hash^uint32(k.At)*0x9e3779b1^uint32(k.NS)*0x85ebca6b, k)
+}
+
+// Register implements state.Timers.
+func (t *timers[K]) Register(k state.Key[K], ns state.Namespace, at int64) error {
+	tk := timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash}
+	near := t.isNear(at)
+	if near && t.near.Has(tk) {
+		return nil
+	}
+	id, ok := t.noted(tk)
+	switch {
+	case ok:
+		p, i := t.delta.Writable(id)
+		if p.Vals[i] != removed {
+			return nil // far, registered before
+		}
+		p.Vals[i] = addMaybe
+		tk.K = p.Keys[i].K
+	default:
+		tk.K = t.desc.Key.Clone(tk.K)
+		c := addMaybe
+		if near {
+			c = addNew
+		}
+		t.note(tk, c)
+	}
+	if !near {
+		t.far++
+		return t.bound()
+	}
+	t.near.Add(tk)
+	if t.near.Len() > t.limit {
+		return t.spill()
+	}
+	return t.bound()
+}
+
+// Delete implements state.Timers.
+func (t *timers[K]) Delete(k state.Key[K], ns state.Namespace, at int64) error {
+	tk := timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash}
+	if t.isNear(at) {
+		if !t.near.Delete(tk) {
+			return nil
+		}
+	} else {
+		t.far = max(t.far-1, 0)
+	}
+	tk.K = t.desc.Key.Clone(tk.K)
+	t.gone(tk)
+	return t.bound()
+}
+
+// gone notes that a timer is no more; the set keeps k.K.
+func (t *timers[K]) gone(k timerset.Key[K]) {
+	id, ok := t.noted(k)
+	if !ok {
+		t.note(k, removed)
+		return
+	}
+	p, i := t.delta.Writable(id)
+	if p.Vals[i] == addNew {
+		t.delta.Delete(id)
+		return
+	}
+	p.Vals[i] = removed
+}
+
+// bound writes the changes when there are many of them.
+func (t *timers[K]) bound() error {
+	if t.delta.Len() < 2*t.limit || t.b.mayWait() && t.delta.Len() < 4*t.limit {
+		return nil
+	}
+	return t.write()
+}
+
+// write stores the changes at once.
+func (t *timers[K]) write() error {
+	if t.delta.Len() == 0 {
+		return nil
+	}
+	err := t.b.settle()
+	if err != nil {
+		return err
+	}
+	batch, err := t.b.batch()
+	if err == nil {
+		if err = t.flush(batch); err == nil {
+			err = t.b.db.Apply(batch, pdb.NoSync)
+		}
+		err = errors.Join(err, batch.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: timers %q: write: %w", t.desc.Name, err)
+	}
+	return nil
+}
+
+// flush implements set.
+func (t *timers[K]) flush(batch *pdb.Batch) error {
+	for _, p := range t.delta.Pages() {
+		for i := range p.Keys {
+			if p.Live>>i&1 == 0 {
+				continue
+			}
+			k := &p.Keys[i]
+			t.kb = appendOrdered(appendGroup(t.kb[:0], t.id, int(state.GroupOf(k.Hash, t.b.cfg.MaxParallelism))), k.At)
+			t.kb = t.desc.Key.Append(appendOrdered(t.kb, k.NS), k.K)
+			var err error
+			if p.Vals[i] == removed {
+				err = batch.Delete(t.kb, nil)
+			} else {
+				err = batch.Set(t.kb, nil, nil)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	t.delta.Drop()
+	return nil
+}
+
+// spill moves the later half of the timers in memory to Pebble.
+func (t *timers[K]) spill() error {
+	if t.b.mayWait() && t.near.Len() < 2*t.limit {
+		return nil
+	}
+	times := make([]int64, 0, t.near.Len())
+	t.near.Each(func(k *timerset.Key[K]) bool {
+		times = append(times, k.At)
+		return true
+	})
+	slices.Sort(times)
+	h := times[len(times)/2]
+	if h == times[0] { // more than half are due at the same time
+		i, _ := slices.BinarySearch(times, h+1)
+		if h == math.MaxInt64 || i == len(times) {
+			t.limit *= 2
+			return nil
+		}
+		h = times[i]
+	}
+	if err := t.write(); err != nil {
+		return err
+	}
+	keep := timerset.New[K](slots.NewClock())
+	t.near.Each(func(k *timerset.Key[K]) bool {
+		if k.At < h {
+			keep.Add(*k)
+		} else {
+			t.far++
+		}
+		return true
+	})
+	t.near, t.horizon, t.whole = keep, h, false
+	return nil
+}
+
+// refill loads the next timers from Pebble when there are none in memory. Afterwards near is not empty or whole is set.
+func (t *timers[K]) refill() error {
+	if t.whole || t.near.Len() > 0 {
+		return nil
+	}
+	if err := t.write(); err != nil {
+		return err
+	}
+	if err := t.b.settle(); err != nil {
+		return err
+	}
+	if err := t.load(); err != nil {
+		return fmt.Errorf("pebble: timers %q: load: %w", t.desc.Name, err)
+	}
+	return nil
+}
+
+// load reads the earliest timers of every key group: at most perGroup of them decide up to which time all are loaded.
+func (t *timers[K]) load() (err error) {
+	it, err := t.b.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	r := t.b.cfg.Range
+	perGroup := max(t.limit/2/max(r.End-r.Start, 1), 16)
+	last, cut := int64(math.MaxInt64), false
+	for g := r.Start; g < r.End; g++ {
+		n := 0
+		for ok := t.seek(it, g); ok && n < perGroup; ok = it.Next() {
+			if n++; n == perGroup {
+				if at := ordered(it.Key()[groupPrefix:]); !cut || at < last {
+					last, cut = at, true
+				}
+			}
+		}
+		if err := it.Error(); err != nil {
+			return err
+		}
+	}
+	loaded := 0
+	for g := r.Start; g < r.End; g++ {
+		for ok := t.seek(it, g); ok; ok = it.Next() {
+			k := it.Key()
+			if len(k) < timerPrefix {
+				return fmt.Errorf("key of %d bytes: %w", len(k), canonical.ErrCorrupt)
+			}
+			at := ordered(k[groupPrefix:])
+			if at > last {
+				break
+			}
+			key, _, err := t.desc.Key.Decode(k[timerPrefix:])
+			if err != nil {
+				return err
+			}
+			t.near.Add(timerset.Key[K]{K: t.desc.Key.Clone(key), NS: ordered(k[tablePrefix:]), At: at, Hash: state.Hash32(k[timerPrefix:])})
+			loaded++
+		}
+		if err := it.Error(); err != nil {
+			return err
+		}
+	}
+	t.far = max(t.far-loaded, 0)
+	if !cut || last == math.MaxInt64 {
+		t.whole, t.far = true, 0
+	} else {
+		t.horizon = last + 1
+	}
+	return nil
+}
+
+// seek goes to the first timer of a key group that is not in memory.
+func (t *timers[K]) seek(it *pdb.Iterator, g int) bool {
+	prefix := appendGroup(nil, t.id, g)
+	it.SetBounds(appendOrdered(prefix, t.horizon), after(prefix))
+	return it.First()
+}
+
+// Next implements state.Timers. When timers cannot be read it returns a time that is due, and PopUntil the error.
+func (t *timers[K]) Next() (int64, bool) {
+	if t.err = t.refill(); t.err != nil {
+		return math.MinInt64, true
+	}
+	return t.near.Next()
+}
+
+// PopUntil implements state.Timers.
+func (t *timers[K]) PopUntil(until int64, fn func(k state.Key[K], ns state.Namespace, at int64) error) error {
+	for {
+		if err := t.refill(); err != nil {
+			return err
+		}
+		k, ok := t.near.Pop(until)
+		if !ok {
+			return nil
+		}
+		t.gone(k)
+		if err := fn(state.Key[K]{Key: k.K, Hash: k.Hash, Group: state.GroupOf(k.Hash, t.b.cfg.MaxParallelism)}, k.NS, k.At); err != nil {
+			return err
+		}
+		if err := t.bound(); err != nil {
+			return err
+		}
+	}
+}
+
+// Len implements state.Timers; timers on disk are estimated.
+func (t *timers[K]) Len() int { return t.near.Len() + t.far }
+
+// loadCanonical writes restored timers to Pebble.
+func (t *timers[K]) loadCanonical(stored *bool) error {
+	old, ok := t.b.restored[t.desc.Name]
+	if !ok {
+		return nil
+	}
+	if err := canonical.CheckMeta(old, t.describe()); err != nil {
+		return err
+	}
+	*stored = true
+	l := loader{b: t.b}
+	return l.load(t.desc.Name, func(e *canonical.Entry, batch *pdb.Batch) error {
+		if _, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism); err != nil {
+			return err
+		}
+		t.kb = appendOrdered(appendGroup(t.kb[:0], t.id, e.Group), e.At)
+		t.kb = append(appendOrdered(t.kb, e.Namespace), e.Key...)
+		t.far++
+		return batch.Set(t.kb, nil, nil)
+	})
+}

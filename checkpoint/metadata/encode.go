@@ -13,7 +13,7 @@ import (
 	"github.com/thalweg/thalweg/state"
 )
 
-// Version is the format version that Encode and EncodeTask write. Decoders read every version up to it.
+// Version, described byte by byte in FORMAT.md, is the format version that Encode and EncodeTask write. Decoders read every version up to it.
 const Version = 1
 
 const (

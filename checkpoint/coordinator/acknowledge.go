@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/state"
+)
+
+func (c *Coordinator) coordinatorSnapshot(ev CoordinatorSnapshot) {
+	p := c.pending
+	if p == nil || p.id != ev.ID || p.phase != snapshotting {
+		return
+	}
+	if ev.Err != nil {
+		c.abort(fmt.Errorf("snapshot of the coordinator process: %w", ev.Err), true)
+		return
+	}
+	p.coord = ev.States
+	c.triggerTasks(p)
+}
+
+func (c *Coordinator) ack(ev Ack) {
+	p := c.pending
+	if p == nil || p.id != ev.ID || p.phase != acking {
+		c.lateAck(ev)
+		return
+	}
+	if _, ok := p.waiting[ev.Execution]; !ok {
+		if _, dup := p.acks[ev.Execution]; !dup {
+			c.discardAck(ev, p.dir) // of an attempt that was replaced
+		}
+		return
+	}
+	v := c.vertices[ev.Execution.Vertex]
+	if v == nil {
+		c.abort(fmt.Errorf("acknowledgement of unknown vertex %s", ev.Execution.Vertex), true)
+		return
+	}
+	for _, o := range ev.State.Operators {
+		if !slices.ContainsFunc(v.Operators, func(g graph.Operator) bool { return g.ID == o.ID }) {
+			c.abort(fmt.Errorf("vertex %q acknowledged state of operator %s, which it does not hold", v.Name, o.ID), true)
+			return
+		}
+	}
+	delete(p.waiting, ev.Execution)
+	p.acks[ev.Execution] = ev.State
+	p.stats.ack(ev, c.now)
+	if len(p.waiting) == 0 {
+		c.finalize(p)
+	}
+}
+
+// lateAck drops an acknowledgement of a checkpoint that is not waiting for any, and its files with it unless they are in use.
+func (c *Coordinator) lateAck(ev Ack) {
+	if c.pending != nil && c.pending.id == ev.ID || slices.ContainsFunc(c.retained, func(r *Completed) bool { return r.ID == ev.ID }) {
+		return
+	}
+	if dir, ok := c.aborted[ev.ID]; ok {
+		c.discardAck(ev, dir)
+	}
+}
+
+func (c *Coordinator) discardAck(ev Ack, dir string) {
+	d := Discard{Reason: fmt.Sprintf("late acknowledgement of checkpoint %d by %s", ev.ID, ev.Execution)}
+	ev.State.Refs(func(r *state.FileRef) {
+		if uri, ok := c.ownNewFile(ev.ID, dir, r); ok {
+			d.Files = append(d.Files, uri)
+		}
+	})
+	if len(d.Files) > 0 {
+		slices.Sort(d.Files)
+		d.Files = slices.Compact(d.Files)
+		c.emit(d)
+	}
+}
+
+// ownNewFile resolves a file that was written for checkpoint id and that nothing retained refers to.
+func (c *Coordinator) ownNewFile(id int64, dir string, r *state.FileRef) (uri string, ok bool) {
+	if r.Name == "" || r.Base != "" {
+		return "", false
+	}
+	uri, err := storage.Resolve(dir, r.Name)
+	if err != nil || c.registry.Has(uri) {
+		return "", false
+	}
+	if r.Scope == state.Shared {
+		if n, known := storage.FileCheckpoint(r.Name); !known || n != id {
+			return "", false
+		}
+	}
+	return uri, true
+}
+
+func (c *Coordinator) decline(ev Decline) {
+	p := c.pending
+	if p == nil || p.id != ev.ID || p.phase != acking && p.phase != snapshotting {
+		return
+	}
+	if !slices.ContainsFunc(p.tasks, func(t Task) bool { return t.Execution == ev.Execution }) {
+		return
+	}
+	name := ev.Execution.Vertex.String()
+	if v := c.vertices[ev.Execution.Vertex]; v != nil {
+		name = fmt.Sprintf("%q", v.Name)
+	}
+	c.abort(fmt.Errorf("declined by task %s, subtask %d: %s", name, ev.Execution.Subtask, ev.Reason), !ev.TaskFailed)
+}
+
+func (c *Coordinator) restarting(reason string) {
+	if c.ended {
+		return
+	}
+	err := fmt.Errorf("%w: %s", ErrRestarting, reason)
+	if reason == "" {
+		err = ErrRestarting
+	}
+	c.running, c.tasks, c.nextPeriodic = false, nil, time.Time{}
+	c.endOfData, c.finalTried, c.finished, c.stopping = false, false, false, false
+	if p := c.pending; p != nil {
+		if p.phase == pointing {
+			p.tasksGone = true
+		} else {
+			c.abort(err, false)
+		}
+	}
+	c.dropQueue(err)
+	c.sweepSoon()
+}
+
+func (c *Coordinator) dropQueue(err error) {
+	for _, t := range c.queue {
+		c.answer(t.RequestID, 0, "", fmt.Errorf("coordinator: trigger: %w", err))
+	}
+	c.queue = nil
+}
+
+func (c *Coordinator) sweepSoon() {
+	if c.sweepAt.IsZero() {
+		c.sweepAt = c.now.Add(sweepDelay)
+	}
+}
+
+// abort ends the pending checkpoint without result. Counts: it counts as a failure against the tolerable ones.
+func (c *Coordinator) abort(err error, counts bool) {
+	p := c.pending
+	c.pending = nil
+	c.stats.fail(p.stats, c.now, err)
+	c.aborted[p.id] = p.dir
+	for id := range c.aborted {
+		if id < p.id-100 {
+			delete(c.aborted, id)
+		}
+	}
+	if p.kind == StopWithSavepoint {
+		c.stopping = false
+	}
+	if p.kind == Final {
+		c.finalTried = true
+	}
+	c.emit(NotifyAborted{ID: p.id, Tasks: executions(p.tasks), Resume: p.kind == StopWithSavepoint && p.phase >= acking})
+	c.answer(p.requestID, p.id, "", fmt.Errorf("coordinator: checkpoint %d: %w", p.id, err))
+
+	d := Discard{Reason: fmt.Sprintf("checkpoint %d was aborted", p.id)}
+	whole := c.own(p.dir) || storage.IsSavepointDir(p.dir) // made for this one: nothing of anybody else is in there
+	if whole {
+		d.Dirs = []string{p.dir}
+	} else {
+		d.EmptyDirs = []string{p.dir}
+	}
+	for _, t := range p.acks {
+		t.Refs(func(r *state.FileRef) {
+			if uri, ok := c.ownNewFile(p.id, p.dir, r); ok && (!whole || r.Scope == state.Shared) {
+				d.Files = append(d.Files, uri)
+			}
+		})
+	}
+	slices.Sort(d.Files)
+	d.Files = slices.Compact(d.Files)
+	switch p.phase {
+	case snapshotting: // nobody wrote anything
+	case writing:
+		c.doomed[p.id] = d
+	default:
+		c.emit(d)
+	}
+	c.sweepSoon()
+
+	if !counts || p.savepoint() {
+		return
+	}
+	c.failures++
+	if c.failures > c.cfg.Tolerable {
+		c.emit(FailJob{Reason: fmt.Sprintf("checkpoint %d failed, %d in a row, execution.checkpointing.tolerable-failed-checkpoints is %d: %v",
+			p.id, c.failures, c.cfg.Tolerable, err)})
+		c.failures = 0
+		c.running, c.nextPeriodic = false, time.Time{} // until the restart
+		c.dropQueue(ErrNotRunning)
+	}
+}

@@ -15,3 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var factory = statetest.Factory{Name: "hashmap", New: func(cfg state.Config) (state.Backend, error) { return backend.New(backend.HashMap, cfg) }}
 
 func TestModel(t *testing.T) { statetest.Model(t, factory) }
+
+func BenchmarkState(b *testing.B) { statetest.Bench(b, factory, 0) }
+
+func TestSuite(t *testing.T) { statetest.Suite(t, factory, factory) }

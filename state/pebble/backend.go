@@ -202,6 +202,11 @@ func (b *Backend) register(m state.TableMeta) (*setMeta, bool, error) {
 		}
 		return s, true, nil
 	}
+	if old, ok := b.restored[m.Name]; ok {
+		if err := canonical.CheckMeta(old, m); err != nil {
+			return nil, false, fmt.Errorf("pebble: open: %w", err)
+		}
+	}
 	id := uint16(1)
 	for i := range b.meta.Sets {
 		id = max(id, b.meta.Sets[i].ID+1)

@@ -195,9 +195,6 @@ func (t *table[K, V]) loadCanonical() error {
 	if !ok {
 		return nil
 	}
-	if err := canonical.CheckMeta(old, t.describe()); err != nil {
-		return err
-	}
 	from, err := serde.Migrating(t.desc.Value, old.Value)
 	if err != nil {
 		return err

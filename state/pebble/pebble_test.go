@@ -38,3 +38,9 @@ var (
 func TestModel(t *testing.T)     { statetest.Model(t, plain) }
 func TestModelTiny(t *testing.T) { statetest.Model(t, tiny) }
 func TestExchange(t *testing.T)  { statetest.Model(t, heap, plain, tiny) }
+
+func BenchmarkState(b *testing.B)      { statetest.Bench(b, plain, 512<<20) }
+func BenchmarkStateSmall(b *testing.B) { statetest.Bench(b, plain, 64<<20) }
+
+func TestSuite(t *testing.T)     { statetest.Suite(t, plain, heap) }
+func TestSuiteTiny(t *testing.T) { statetest.Suite(t, tiny, plain) }

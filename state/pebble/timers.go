@@ -351,12 +351,8 @@ func (t *timers[K]) Len() int { return t.near.Len() + t.far }
 
 // loadCanonical writes restored timers to Pebble.
 func (t *timers[K]) loadCanonical(stored *bool) error {
-	old, ok := t.b.restored[t.desc.Name]
-	if !ok {
+	if _, ok := t.b.restored[t.desc.Name]; !ok {
 		return nil
-	}
-	if err := canonical.CheckMeta(old, t.describe()); err != nil {
-		return err
 	}
 	*stored = true
 	l := loader{b: t.b}

@@ -64,10 +64,11 @@ type Driver interface {
 	// RequestWorkers sets how many workers of this size are to exist: open requests, starting and running ones, recovered ones of an
 	// earlier attempt, all together. The number is absolute; a repeated call with the same number does nothing. A greater number
 	// opens requests at once; a smaller one withdraws open requests and gives back grants that were not started yet, and never
-	// ends a started worker (ReleaseWorker does). A worker that is lost no longer counts, so that the driver asks for another at once.
+	// ends a started worker (ReleaseWorker does): more may exist than are wanted, idle ones. A worker that is lost no longer counts, so
+	// that the driver asks for another at once if fewer are left than wanted.
 	RequestWorkers(spec WorkerSpec, n int)
-	// ReleaseWorker ends a worker; WorkerLost follows (or not, when it was unknown). It no longer counts from this call on: call
-	// RequestWorkers with the smaller number first, else it is replaced.
+	// ReleaseWorker ends a worker; WorkerLost follows (or not, when it was unknown). It no longer counts from this call on, and is
+	// replaced if fewer are left than wanted.
 	ReleaseWorker(id WorkerID)
 	// WorkerRegistered tells that a worker's TaskManager has registered: its start has succeeded.
 	WorkerRegistered(id WorkerID)

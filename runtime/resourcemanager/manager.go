@@ -259,32 +259,28 @@ func (m *Manager) tell(id string) {
 	j.listener.SlotsChanged(slots)
 }
 
-// plan tells the driver how many workers are to exist: the registered ones, and what the missing slots need. Workers that were started
-// and have not registered are among the latter: the driver counts them.
+// plan tells the driver how many workers are to exist: those with slots in use, and what the missing slots need. Workers that were started
+// and have not registered are among the latter: the driver counts them. Idle workers are not counted: they are given to jobs before
+// anything is missing, and nobody wants them replaced. (Counting all that registered would ask for one too many whenever the replacement of a
+// dead worker registers before the broken link of the dead one is noticed.)
 func (m *Manager) plan() {
 	if m.closed || m.fatal {
 		return
 	}
-	missing, free, registered := 0, 0, 0
+	missing, used := 0, 0
 	for _, j := range m.jobs {
 		missing += max(0, j.required-j.owned)
 	}
 	for _, t := range m.tms {
-		if t.leaving {
-			continue
-		}
-		registered++
-		for _, s := range t.slots {
-			if s == "" {
-				free++
-			}
+		if !t.idle() {
+			used++
 		}
 	}
 	per := max(1, m.opts.Spec.Slots)
-	want := registered + (max(0, missing-free)+per-1)/per
+	want := used + (missing+per-1)/per
 	if want != m.wanted {
 		m.wanted = want
-		m.log.Info().Int("workers", want).Int("registered", registered).Int("missing_slots", missing).Msg("workers wanted")
+		m.log.Info().Int("workers", want).Int("used", used).Int("missing_slots", missing).Msg("workers wanted")
 		m.opts.Driver.RequestWorkers(m.opts.Spec, want)
 	}
 }
@@ -324,7 +320,13 @@ func (m *Manager) TaskManagers() []TaskManagerInfo {
 func (m *Manager) Pending() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(0, m.wanted-len(m.tms))
+	used := 0
+	for _, t := range m.tms {
+		if !t.idle() {
+			used++
+		}
+	}
+	return max(0, m.wanted-used)
 }
 
 // CurrentProblem is the driver's last Problem.

@@ -26,6 +26,9 @@ type Client struct {
 	ctx  context.Context // life of the client: ends its links
 	stop context.CancelFunc
 	wg   sync.WaitGroup
+
+	mu    sync.Mutex
+	links map[interface{ Close(error) }]<-chan struct{}
 }
 
 // Dial makes a client for target: "host:port", or "unix:/path" for a socket. It does not connect yet; Connect calls do.
@@ -45,11 +48,21 @@ func Dial(target string, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("rpc: dial %s: %w", target, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	return &Client{conn: conn, opts: opts, ctx: ctx, stop: stop}, nil
+	return &Client{conn: conn, opts: opts, ctx: ctx, stop: stop, links: map[interface{ Close(error) }]<-chan struct{}{}}, nil
 }
 
-// Close cuts the client's links and the connection and waits for their goroutines.
+// Close ends the client's links in order (see Link.Close), then the connection, and waits for their goroutines.
 func (c *Client) Close() error {
+	c.mu.Lock()
+	ends := make([]<-chan struct{}, 0, len(c.links))
+	for l, done := range c.links {
+		l.Close(nil)
+		ends = append(ends, done)
+	}
+	c.mu.Unlock()
+	for _, done := range ends {
+		<-done
+	}
 	c.stop()
 	err := c.conn.Close()
 	c.wg.Wait()
@@ -85,7 +98,15 @@ func connect[S, R any, C clientStream[S, R]](ctx context.Context, c *Client, ope
 		return nil, fmt.Errorf("rpc: connect %s: %w", c.conn.Target(), err)
 	}
 	l := newLink(transport[S, R]{send: stream.Send, recv: stream.Recv, closeSend: stream.CloseSend, cut: cut})
-	c.wg.Go(func() { <-l.done })
+	c.mu.Lock()
+	c.links[l] = l.done
+	c.mu.Unlock()
+	c.wg.Go(func() {
+		<-l.done
+		c.mu.Lock()
+		delete(c.links, l)
+		c.mu.Unlock()
+	})
 	return l, nil
 }
 

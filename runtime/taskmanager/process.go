@@ -181,17 +181,20 @@ func Fork(s ForkSpec) (*Forked, error) {
 		}
 	}
 	tail := &tail{to: errOut}
-	cmd := exec.Command(s.Path, s.Args...)
-	cmd.Env = append(os.Environ(), s.Env...)
-	cmd.Env = append(cmd.Env, rpc.EnvRole+"="+s.Role, rpc.EnvControl+"="+s.Control, rpc.EnvConfig+"="+conf.Name(), rpc.EnvJobID+"="+s.Config.JobID)
-	cmd.Stderr = tail
-	if out != nil {
-		cmd.Stdout = out
+	command := func() *exec.Cmd {
+		cmd := exec.Command(s.Path, s.Args...)
+		cmd.Env = append(os.Environ(), s.Env...)
+		cmd.Env = append(cmd.Env, rpc.EnvRole+"="+s.Role, rpc.EnvControl+"="+s.Control, rpc.EnvConfig+"="+conf.Name(), rpc.EnvJobID+"="+s.Config.JobID)
+		cmd.Stderr = tail
+		if out != nil {
+			cmd.Stdout = out
+		}
+		cmd.WaitDelay = time.Second // a grandchild may hold the pipe
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		return cmd
 	}
-	cmd.WaitDelay = time.Second // a grandchild may hold the pipe
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	f := &Forked{started: make(chan error, 1), done: make(chan struct{})}
-	go f.run(cmd, tail, func() {
+	go f.run(command, tail, func() {
 		_ = os.Remove(conf.Name()) // its folder is removed later
 		if out != nil {
 			_, _ = out.Close(), errOut.Close()
@@ -213,18 +216,19 @@ func appendTo(path string) (*os.File, error) {
 }
 
 // run owns the process. The parent-death signal belongs to the thread that forked, so the thread stays until the process has ended.
-func (f *Forked) run(cmd *exec.Cmd, tail *tail, cleanup func()) {
+func (f *Forked) run(command func() *exec.Cmd, tail *tail, cleanup func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(f.done)
 	defer cleanup()
-	if err := cmd.Start(); err != nil {
+	cmd, err := startCommand(command)
+	if err != nil {
 		f.started <- err
 		return
 	}
 	f.pid = cmd.Process.Pid
 	f.started <- nil
-	err := cmd.Wait()
+	err = cmd.Wait()
 	f.mu.Lock()
 	f.ended = true
 	stopped := f.stopped
@@ -235,6 +239,25 @@ func (f *Forked) run(cmd *exec.Cmd, tail *tail, cleanup func()) {
 	_ = syscall.Kill(-f.pid, syscall.SIGKILL) // its children, if any
 	f.exit = describe(cmd.ProcessState, err, stopped, tail.String())
 }
+
+// startCommand starts a command. A fork of another goroutine may for a moment hold the descriptor through which the artifact was
+// written; the kernel then answers "text file busy" (golang.org/issue/22315).
+func startCommand(command func() *exec.Cmd) (*exec.Cmd, error) {
+	for n := 0; ; n++ {
+		cmd := command()
+		err := cmd.Start()
+		if err == nil || n == busyTries || !errors.Is(err, syscall.ETXTBSY) {
+			return cmd, err
+		}
+		t := time.NewTimer(busyPause)
+		<-t.C
+	}
+}
+
+const (
+	busyTries = 50
+	busyPause = 5 * time.Millisecond
+)
 
 // PID is the process id.
 func (f *Forked) PID() int { return f.pid }

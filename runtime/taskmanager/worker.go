@@ -22,6 +22,7 @@ type worker struct {
 	stopping bool
 	cancel   context.CancelFunc // of what precedes the launch
 	next     *pb.StartWorker    // to start when this one has ended
+	timers   []*time.Timer
 }
 
 // send passes a message on; before the worker is connected there is nothing that it could mean.
@@ -38,12 +39,25 @@ func (w *worker) pid() int {
 	return w.proc.PID()
 }
 
+// stop ends the worker: the end of its link tells it to, and it is killed after grace. One that is not connected gets a signal.
 func (w *worker) stop(grace time.Duration) {
 	w.stopping = true
-	w.cancel()
-	if w.proc != nil {
+	switch {
+	case w.proc == nil:
+	case grace > 0 && w.link != nil:
+		w.link.Close(nil)
+		proc := w.proc
+		w.killLater(grace, proc)
+	default:
 		w.proc.Stop(grace)
 	}
+	w.cancel()
+}
+
+// killLater kills the process after grace, unless it has ended by then.
+func (w *worker) killLater(grace time.Duration, proc Process) {
+	t := time.AfterFunc(grace, func() { proc.Stop(0) })
+	w.timers = append(w.timers, t)
 }
 
 // startWorker starts the job's worker; a live one repeats its hello.
@@ -140,9 +154,17 @@ func (w *worker) live(ctx context.Context) (Exit, int) {
 		return exit, proc.PID()
 	}
 	w.relay(ctx, link)
-	// The link ends before the process does, or because it hangs.
-	proc.Stop(linkEndGrace)
-	return proc.Wait(), proc.PID()
+	// The end of the link is the process's own, or tells it to end.
+	t.mu.Lock()
+	w.killLater(linkEndGrace, proc)
+	t.mu.Unlock()
+	exit := proc.Wait()
+	t.mu.Lock()
+	for _, timer := range w.timers {
+		timer.Stop()
+	}
+	t.mu.Unlock()
+	return exit, proc.PID()
 }
 
 // relay passes the worker's messages on until its link ends.
@@ -234,14 +256,7 @@ type goroutine struct {
 
 func (g *goroutine) Link(context.Context) (rpc.WorkerLink, error) { return g.link, nil }
 func (g *goroutine) PID() int                                     { return os.Getpid() }
-func (g *goroutine) Stop(grace time.Duration) {
-	if grace == 0 {
-		g.cancel()
-		return
-	}
-	g.link.Close(nil)
-	g.cancel()
-}
+func (g *goroutine) Stop(time.Duration)                           { g.cancel() }
 
 func (g *goroutine) Wait() Exit {
 	<-g.done

@@ -47,6 +47,7 @@ type World struct {
 	Preflight *pb.Failure
 
 	mu       sync.Mutex
+	onDeploy func(t *pb.TaskDeployment) *pb.Failure
 	workers  map[*Worker]bool
 	triggers []*pb.TriggerCheckpoint
 	complete []int64
@@ -119,6 +120,22 @@ func (w *World) RunWorker(ctx context.Context, link rpc.WorkerUplink, cfg rpc.Pr
 	}
 }
 
+// SetOnDeploy replaces OnDeploy while the job runs.
+func (w *World) SetOnDeploy(fn func(t *pb.TaskDeployment) *pb.Failure) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onDeploy = fn
+}
+
+func (w *World) hook() func(t *pb.TaskDeployment) *pb.Failure {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.onDeploy != nil {
+		return w.onDeploy
+	}
+	return w.OnDeploy
+}
+
 func (k *Worker) handle(m *pb.WorkerDown) {
 	w := k.w
 	switch x := m.GetMsg().(type) {
@@ -128,8 +145,8 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 			k.tasks[t.GetExecutionId()] = t
 			k.mu.Unlock()
 			k.State(t.GetExecutionId(), pb.TaskState_INITIALIZING, nil)
-			if w.OnDeploy != nil {
-				if f := w.OnDeploy(t); f != nil {
+			if hook := w.hook(); hook != nil {
+				if f := hook(t); f != nil {
 					k.end(t.GetExecutionId(), pb.TaskState_FAILED, f)
 					continue
 				}

@@ -1,0 +1,315 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/local"
+	"github.com/thalweg/thalweg/runtime/dispatcher"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/jobmaster"
+	"github.com/thalweg/thalweg/runtime/jobmaster/jobtest"
+	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+	"github.com/thalweg/thalweg/runtime/taskmanager"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is what outlives an application master: the store, the TaskManagers with their workers, the job's scripted processes.
+type world struct {
+	t    *testing.T
+	dir  string
+	fs   *fs.Registry
+	jobs *jobtest.World
+	conf config.Configuration
+	log  zerolog.Logger
+
+	mu     sync.Mutex
+	leader *master
+	accept sync.WaitGroup
+}
+
+// master is one application attempt.
+type master struct {
+	epoch int64
+	store ha.Store
+	rm    *resourcemanager.Manager
+	d     *dispatcher.Dispatcher
+	fatal chan error
+	links []rpc.TaskManagerLink
+}
+
+func newWorld(t *testing.T, tms int) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), fs: &fs.Registry{}, jobs: &jobtest.World{}, log: zerolog.New(zerolog.NewTestWriter(t))}
+	local.Register(w.fs)
+	w.conf = config.Configuration{"execution.checkpointing.dir": "file://" + w.dir + "/ckp", "execution.checkpointing.interval": "1 h", "heartbeat.interval": "50 ms"}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for i := range tms {
+		tm, err := taskmanager.New(taskmanager.Options{ID: fmt.Sprintf("container_%d", i+1), Host: "nm1", Slots: 1, MemoryBytes: 1 << 30, Cores: 1, Dirs: []string{filepath.Join(w.dir, "local")},
+			Launcher: taskmanager.InProcess{Run: w.jobs.RunWorker}, LookupInterval: 2 * time.Millisecond, Logger: w.log,
+			Leader: func(context.Context) (taskmanager.Leader, error) {
+				if m := w.current(); m != nil {
+					return taskmanager.Leader{Address: "am", Epoch: m.epoch}, nil
+				}
+				return taskmanager.Leader{}, errors.New("no leader")
+			},
+			Connect: func(context.Context, taskmanager.Leader) (taskmanager.Connection, error) {
+				m := w.current()
+				if m == nil {
+					return taskmanager.Connection{}, errors.New("connection refused")
+				}
+				low, high := rpc.Pipe[*pb.TaskManagerUp, *pb.TaskManagerDown]()
+				w.mu.Lock()
+				m.links = append(m.links, high)
+				w.mu.Unlock()
+				w.accept.Go(func() { m.rm.Accept(high, "pipe") })
+				return taskmanager.Connection{Link: low}, nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			if err := tm.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); wg.Wait(); w.accept.Wait() })
+	return w
+}
+
+func (w *world) current() *master {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leader
+}
+
+func (w *world) lead(m *master) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leader = m
+}
+
+// attempt starts an application attempt that leads.
+func (w *world) attempt() *master {
+	w.t.Helper()
+	ctx := context.Background()
+	m := &master{fatal: make(chan error, 1), store: ha.NewFileStore(local.New(), filepath.Join(w.dir, "ha"), w.log)}
+	var err error
+	if m.epoch, err = m.store.AcquireEpoch(ctx, "test"); err != nil {
+		w.t.Fatal(err)
+	}
+	m.rm = resourcemanager.New(resourcemanager.Options{Config: w.conf, Driver: resourcemanager.Standalone{}, Epoch: m.epoch, Spec: resourcemanager.WorkerSpec{Slots: 1}, Logger: w.log,
+		OnFatal: func(err error) { m.fatal <- err }})
+	if err := m.rm.Start(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	m.d = dispatcher.New(dispatcher.Options{Config: w.conf, Resources: m.rm, Store: m.store, FS: w.fs, Launcher: dispatcher.InProcess{Run: w.jobs.RunCoordinator}, Epoch: m.epoch, Logger: w.log})
+	w.t.Cleanup(m.close)
+	w.lead(m)
+	return m
+}
+
+func (m *master) close() {
+	m.d.Close()
+	_ = m.rm.Close()
+}
+
+// cut breaks the links of an attempt, as a network does that lets the TaskManagers reach another host only.
+func (w *world) cut(m *master) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range m.links {
+		l.Close(errors.New("cut"))
+	}
+}
+
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("timed out waiting for: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // polls a condition with a deadline
+	}
+}
+
+func (w *world) running(m *master, id graph.JobID) *jobmaster.Details {
+	w.t.Helper()
+	var d *jobmaster.Details
+	w.until("all tasks running", func() bool {
+		var err error
+		if d, err = m.d.Details(context.Background(), id); err != nil {
+			w.t.Fatal(err)
+		}
+		n := 0
+		for _, v := range d.Vertices {
+			for _, t := range v.Tasks {
+				if t.State == scheduler.TaskRunning {
+					n++
+				}
+			}
+		}
+		return n == 5
+	})
+	return d
+}
+
+func (w *world) submit(m *master) graph.JobID {
+	w.t.Helper()
+	id, err := m.d.Submit(context.Background(), dispatcher.Submission{Graph: jobtest.Graph(2, 3)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+// Row 08: the second attempt takes the surviving TaskManagers and their workers over, and restores the latest checkpoint.
+func TestNextAttemptResumesOnTheSameTaskManagers(t *testing.T) {
+	w := newWorld(t, 3)
+	m1 := w.attempt()
+	id := w.submit(m1)
+	w.running(m1, id)
+	workers := w.jobs.Workers()
+	if len(workers) != 3 {
+		t.Fatalf("%d workers", len(workers))
+	}
+	ck, err := m1.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan *pb.TaskDeployment, 16)
+	w.jobs.SetOnDeploy(func(d *pb.TaskDeployment) *pb.Failure { seen <- d; return nil })
+	w.lead(nil)
+	m1.close() // the links break; the TaskManagers and the workers live
+	m2 := w.attempt()
+	ids, err := m2.d.Recover(context.Background(), nil)
+	if err != nil || len(ids) != 1 || ids[0] != id {
+		t.Fatalf("recovered %v, %v", ids, err)
+	}
+	w.running(m2, id)
+	for range 5 {
+		d := <-seen
+		st, err := metadata.DecodeTask(d.GetRestore())
+		if err != nil || d.GetRestoredCheckpointId() != ck.ID || len(st.Operators) != 1 || d.GetAttempt() < 1<<20 {
+			t.Fatalf("deployed %v (%v), want state of checkpoint %d and an attempt of the second epoch", d, err, ck.ID)
+		}
+	}
+	now := w.jobs.Workers()
+	if len(now) != 3 {
+		t.Fatalf("%d workers after the failover", len(now))
+	}
+	for _, k := range now {
+		found := false
+		for _, old := range workers {
+			found = found || old == k
+		}
+		if !found {
+			t.Fatal("a worker was replaced")
+		}
+		if n := len(k.Tasks()); n > 2 {
+			t.Fatalf("a worker has %d tasks: those of the first attempt were not cancelled", n)
+		}
+	}
+	next, err := m2.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{})
+	if err != nil || next.ID <= ck.ID {
+		t.Fatalf("next checkpoint %+v, %v", next, err)
+	}
+}
+
+// A stale attempt that still runs can neither complete a checkpoint nor get its TaskManagers back.
+func TestStaleAttemptIsFenced(t *testing.T) {
+	w := newWorld(t, 3)
+	m1 := w.attempt()
+	id := w.submit(m1)
+	w.running(m1, id)
+
+	m2 := w.attempt() // leads now; the first one does not know
+	w.cut(m1)
+	if _, err := m2.d.Recover(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.running(m2, id)
+
+	// TaskManagers do not serve the first attempt, even when they are led to it.
+	w.lead(m1)
+	w.cut(m2)
+	select {
+	case err := <-m1.fatal:
+		if !errors.Is(err, resourcemanager.ErrFenced) {
+			t.Fatalf("fatal: %v", err)
+		}
+	case <-time.After(100 * time.Millisecond):
+		// They do not even dial an address whose epoch is known to be lower.
+	}
+	w.lead(m2)
+	w.running(m2, id)
+	if n := len(m1.rm.TaskManagers()); n != 0 {
+		t.Fatalf("the stale attempt has %d TaskManagers", n)
+	}
+	if _, err := m2.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m1.store.CheckEpoch(context.Background()); !errors.Is(err, ha.ErrFenced) {
+		t.Fatalf("the stale attempt's store: %v", err)
+	}
+}
+
+func TestResultIsStoredAndJobIsNotRunAgain(t *testing.T) {
+	w := newWorld(t, 3)
+	m1 := w.attempt()
+	id := w.submit(m1)
+	w.running(m1, id)
+	if err := m1.d.Cancel(id); err != nil {
+		t.Fatal(err)
+	}
+	r, err := m1.d.Wait(context.Background(), id)
+	if err != nil || r.State != scheduler.JobCanceled {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if st, text := dispatcher.FinalStatus(r); st != resourcemanager.StatusKilled || text == "" {
+		t.Errorf("final status %s %q", st, text)
+	}
+	w.lead(nil)
+	m1.close()
+	m2 := w.attempt()
+	if ids, err := m2.d.Recover(context.Background(), nil); err != nil || len(ids) != 0 {
+		t.Fatalf("recovered %v, %v", ids, err)
+	}
+	res, err := m2.store.Results(context.Background())
+	if err != nil || res[id].State != "CANCELED" {
+		t.Fatalf("results %v, %v", res, err)
+	}
+}
+
+func TestSubmitErrors(t *testing.T) {
+	w := newWorld(t, 1)
+	m := w.attempt()
+	if _, err := m.d.Submit(context.Background(), dispatcher.Submission{}); err == nil {
+		t.Error("a job without a graph was taken")
+	}
+	if _, err := m.d.Details(context.Background(), graph.JobID{}); !errors.Is(err, dispatcher.ErrUnknownJob) {
+		t.Errorf("unknown job: %v", err)
+	}
+	m.d.Close()
+	if _, err := m.d.Submit(context.Background(), dispatcher.Submission{Graph: jobtest.Graph(1, 1)}); !errors.Is(err, dispatcher.ErrClosed) {
+		t.Errorf("submit after Close: %v", err)
+	}
+}

@@ -1,0 +1,326 @@
+package rpc_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	iofs "io/fs"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func hello(n int32) *pb.WorkerUp {
+	return &pb.WorkerUp{Msg: &pb.WorkerUp_Hello{Hello: &pb.WorkerHello{Pid: n}}}
+}
+
+func deploy(n int) *pb.WorkerDown {
+	return &pb.WorkerDown{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: make([]string, n)}}}
+}
+
+// pair is a link's two ends: over gRPC on a Unix socket, or in memory.
+type pair struct {
+	low  rpc.WorkerUplink
+	high rpc.WorkerLink
+	stop func()
+}
+
+func pairs(t *testing.T) map[string]func() pair {
+	return map[string]func() pair{
+		"pipe": func() pair {
+			low, high := rpc.Pipe[*pb.WorkerUp, *pb.WorkerDown]()
+			return pair{low, high, func() {}}
+		},
+		"grpc": func() pair {
+			sock := filepath.Join(t.TempDir(), "s")
+			ln, err := net.Listen("unix", sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			links := make(chan rpc.WorkerLink, 1)
+			s := rpc.NewServer(rpc.Options{Token: "t"}, rpc.Handlers{Worker: func(l rpc.WorkerLink) { links <- l }})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := s.Serve(ln); err != nil {
+					t.Error(err)
+				}
+			})
+			c, err := rpc.Dial("unix:"+sock, rpc.Options{Token: "t"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			low, err := c.ConnectWorker(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pair{low, <-links, func() {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				s.Close()
+				wg.Wait()
+			}}
+		},
+	}
+}
+
+func each(t *testing.T, fn func(t *testing.T, p pair)) {
+	for name, make := range pairs(t) {
+		t.Run(name, func(t *testing.T) {
+			p := make()
+			defer p.stop()
+			fn(t, p)
+			p.low.Close(nil)
+			p.high.Close(nil)
+			<-p.low.Done()
+			<-p.high.Done()
+		})
+	}
+}
+
+func TestMessagesArriveInOrderBothWays(t *testing.T) {
+	each(t, func(t *testing.T, p pair) {
+		const n = 2000
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := range int32(n) {
+				if err := p.low.SendWait(context.Background(), hello(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for i := range n {
+				if err := p.high.SendWait(context.Background(), deploy(i%7)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for i := range int32(n) {
+				m, err := p.high.Recv()
+				if err != nil || m.GetHello().GetPid() != i {
+					t.Errorf("message %d: %v, %v", i, m, err)
+					return
+				}
+			}
+		})
+		for i := range n {
+			m, err := p.low.Recv()
+			if err != nil || len(m.GetFinish().GetExecutionIds()) != i%7 {
+				t.Fatalf("message %d: %v, %v", i, m, err)
+			}
+		}
+		wg.Wait()
+	})
+}
+
+func TestWhatWasSentBeforeTheCloseArrives(t *testing.T) {
+	for _, side := range []string{"low", "high"} {
+		t.Run(side, func(t *testing.T) {
+			each(t, func(t *testing.T, p pair) {
+				const n = 500
+				got, err := 0, error(nil)
+				if side == "low" {
+					for i := range int32(n) {
+						if err := p.low.Send(hello(i)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					p.low.Close(nil)
+					for err == nil {
+						if _, err = p.high.Recv(); err == nil {
+							got++
+						}
+					}
+				} else {
+					for range n {
+						if err := p.high.Send(deploy(1)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					p.high.Close(nil)
+					for err == nil {
+						if _, err = p.low.Recv(); err == nil {
+							got++
+						}
+					}
+				}
+				if got != n || !errors.Is(err, rpc.ErrPeerClosed) {
+					t.Errorf("%d of %d messages, then %v", got, n, err)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseUnblocksRecvAndSends(t *testing.T) {
+	each(t, func(t *testing.T, p pair) {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := p.low.Recv(); !errors.Is(err, rpc.ErrClosed) {
+				t.Errorf("Recv after Close: %v", err)
+			}
+		})
+		p.low.Close(nil)
+		wg.Wait()
+		if err := p.low.Send(hello(1)); !errors.Is(err, rpc.ErrClosed) {
+			t.Errorf("Send after Close: %v", err)
+		}
+		if err := p.low.SendWait(context.Background(), hello(1)); !errors.Is(err, rpc.ErrClosed) {
+			t.Errorf("SendWait after Close: %v", err)
+		}
+	})
+}
+
+func TestCutIsSeenByThePeer(t *testing.T) {
+	each(t, func(t *testing.T, p pair) {
+		p.high.Close(errors.New("epoch is over"))
+		var err error
+		for err == nil {
+			_, err = p.low.Recv()
+		}
+		<-p.low.Done()
+		if p.low.Err() == nil {
+			t.Error("no reason")
+		}
+	})
+}
+
+func TestPeerThatDoesNotReadBreaksItsLink(t *testing.T) {
+	each(t, func(t *testing.T, p pair) {
+		// Larger than gRPC's window, so that the queue behind it fills.
+		big := &pb.WorkerDown{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: []string{strings.Repeat("x", 64<<10)}}}}
+		var err error
+		for range 3 * rpc.MaxQueued {
+			if err = p.high.Send(big); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, rpc.ErrSlow) {
+			t.Errorf("a full queue gives %v", err)
+		}
+	})
+}
+
+func TestServerEndIsSeenByTheClient(t *testing.T) {
+	p := pairs(t)["grpc"]()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			if _, err := p.low.Recv(); err != nil {
+				return
+			}
+		}
+	})
+	p.stop()
+	wg.Wait()
+	<-p.high.Done()
+}
+
+func serve(t *testing.T, opts rpc.Options, h rpc.Handlers) (address string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := rpc.NewServer(opts, h)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.Serve(ln); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { s.Close(); wg.Wait() })
+	return ln.Addr().String()
+}
+
+func dial(t *testing.T, address, token string) *rpc.Client {
+	t.Helper()
+	c, err := rpc.Dial(address, rpc.Options{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestTokenIsChecked(t *testing.T) {
+	accepted := make(chan struct{}, 3)
+	address := serve(t, rpc.Options{Token: "right"}, rpc.Handlers{TaskManager: func(l rpc.TaskManagerLink, _ string) {
+		accepted <- struct{}{}
+		l.Close(nil)
+	}})
+	for _, c := range []struct {
+		token string
+		ok    bool
+	}{{"right", true}, {"wrong", false}, {"", false}} {
+		link, err := dial(t, address, c.token).ConnectTaskManager(context.Background())
+		if err == nil {
+			_, err = link.Recv()
+		}
+		if ok := errors.Is(err, rpc.ErrPeerClosed); ok != c.ok {
+			t.Errorf("token %q: %v", c.token, err)
+		}
+	}
+	if len(accepted) != 1 {
+		t.Errorf("%d callers were let in, want 1", len(accepted))
+	}
+}
+
+func TestConnectionRefused(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	link, err := dial(t, "127.0.0.1:1", "").ConnectTaskManager(ctx)
+	if err == nil {
+		_, err = link.Recv()
+	}
+	if err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestFetchBlob(t *testing.T) {
+	content := bytes.Repeat([]byte("blob "), 300_000)
+	sum := sha256.Sum256(content)
+	key := hex.EncodeToString(sum[:])
+	other := strings.Repeat("0", 64)
+	address := serve(t, rpc.Options{}, rpc.Handlers{Blob: func(_ context.Context, k string) (io.ReadCloser, error) {
+		if k == key || k == other { // the second one's content is wrong
+			return io.NopCloser(bytes.NewReader(content)), nil
+		}
+		return nil, iofs.ErrNotExist
+	}})
+	c := dial(t, address, "")
+	var b bytes.Buffer
+	if err := c.FetchBlob(context.Background(), key, &b); err != nil || !bytes.Equal(b.Bytes(), content) {
+		t.Errorf("%d bytes, %v", b.Len(), err)
+	}
+	if err := c.FetchBlob(context.Background(), other, io.Discard); !errors.Is(err, rpc.ErrChecksum) {
+		t.Errorf("wrong content: %v", err)
+	}
+	for _, bad := range []string{strings.Repeat("1", 64), "../../etc/passwd", ""} {
+		if err := c.FetchBlob(context.Background(), bad, io.Discard); err == nil {
+			t.Errorf("key %q was served", bad)
+		}
+	}
+}

@@ -276,7 +276,7 @@ func (c *Client) Finish(ctx context.Context, status yarnpb.FinalApplicationStatu
 	req := &yarnpb.FinishApplicationMasterRequestProto{
 		Diagnostics: proto.String(diagnostics), TrackingUrl: proto.String(trackingURL), FinalApplicationStatus: status.Enum(),
 	}
-	for {
+	for pause := firstFinishPoll; ; pause = min(2*pause, finishPoll) {
 		resp := &yarnpb.FinishApplicationMasterResponseProto{}
 		if err := c.call(ctx, "finishApplicationMaster", req, resp); err != nil {
 			return err
@@ -284,7 +284,7 @@ func (c *Client) Finish(ctx context.Context, status yarnpb.FinalApplicationStatu
 		if resp.GetIsUnregistered() {
 			return nil
 		}
-		if err := wait(ctx, finishPoll); err != nil { // not stored yet
+		if err := wait(ctx, pause); err != nil { // not stored yet
 			return fmt.Errorf("am: finish %s: %w", c.attempt, err)
 		}
 	}

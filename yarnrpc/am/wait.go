@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// finishPoll is the pause between two questions whether the ResourceManager has stored the end. Source: AMRMClientImpl.
-const finishPoll = 100 * time.Millisecond
+// The pause between two questions whether the ResourceManager has stored the end doubles from the first to the second.
+const (
+	firstFinishPoll = 5 * time.Millisecond
+	finishPoll      = 100 * time.Millisecond
+)
 
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -32,8 +32,11 @@ import (
 // DefaultMaxWait is how long a call tries to reach a ResourceManager.
 const DefaultMaxWait = 20 * time.Second
 
-// pollInterval is how often Submit and Kill look at the application.
-const pollInterval = 100 * time.Millisecond
+// Submit and Kill look at the application after firstPoll, then ever later up to each pollInterval.
+const (
+	firstPoll    = 5 * time.Millisecond
+	pollInterval = 100 * time.Millisecond
+)
 
 // UnreachableError says that no ResourceManager answered in time.
 type UnreachableError struct {
@@ -171,8 +174,9 @@ func (e *SubmissionError) Error() string {
 	return fmt.Sprintf("client: submit %s: application is %s: %s", e.ID, e.State, strings.TrimSpace(e.Diagnostics))
 }
 
-// Submit submits an application and returns when the ResourceManager has stored it (state SUBMITTED or later), so that it
-// survives a restart of the ResourceManager from then on. When a restart loses it before, it is submitted again.
+// Submit submits an application and returns when the ResourceManager has stored it and its scheduler has accepted it
+// (state ACCEPTED or later), so that it survives a restart of the ResourceManager from then on. When a restart loses it
+// before, it is submitted again. A queue that does not exist shows only then: the application goes from SUBMITTED to FAILED.
 //
 // Errors: *SubmissionError, *ipc.RemoteError, *UnreachableError, the context's.
 // Source: hadoop-yarn-client YarnClientImpl.submitApplication.
@@ -185,7 +189,7 @@ func (c *Client) Submit(ctx context.Context, app *yarnpb.ApplicationSubmissionCo
 	if err := submit(); err != nil {
 		return err
 	}
-	for {
+	for wait := firstPoll; ; wait = min(2*wait, pollInterval) {
 		r, err := c.Report(ctx, id)
 		switch {
 		case errors.Is(err, yarn.ErrApplicationNotFound):
@@ -197,13 +201,13 @@ func (c *Client) Submit(ctx context.Context, app *yarnpb.ApplicationSubmissionCo
 			return err
 		}
 		switch s := r.GetYarnApplicationState(); s {
-		case yarnpb.YarnApplicationStateProto_NEW, yarnpb.YarnApplicationStateProto_NEW_SAVING:
+		case yarnpb.YarnApplicationStateProto_NEW, yarnpb.YarnApplicationStateProto_NEW_SAVING, yarnpb.YarnApplicationStateProto_SUBMITTED:
 		case yarnpb.YarnApplicationStateProto_FAILED, yarnpb.YarnApplicationStateProto_KILLED:
 			return &SubmissionError{ID: id, State: s, Diagnostics: r.GetDiagnostics()}
 		default:
 			return nil
 		}
-		if err := pause(ctx, pollInterval); err != nil {
+		if err := pause(ctx, wait); err != nil {
 			return fmt.Errorf("client: submit %s: %w", id, err)
 		}
 	}
@@ -276,7 +280,7 @@ func (c *Client) Kill(ctx context.Context, id yarn.ApplicationID, diagnostics st
 	if diagnostics != "" {
 		req.Diagnostics = proto.String(diagnostics)
 	}
-	for {
+	for wait := firstPoll; ; wait = min(2*wait, pollInterval) {
 		resp := &yarnpb.KillApplicationResponseProto{}
 		if err := c.call(ctx, "forceKillApplication", req, resp); err != nil {
 			return err
@@ -284,7 +288,7 @@ func (c *Client) Kill(ctx context.Context, id yarn.ApplicationID, diagnostics st
 		if resp.GetIsKillCompleted() {
 			return nil
 		}
-		if err := pause(ctx, pollInterval); err != nil {
+		if err := pause(ctx, wait); err != nil {
 			return fmt.Errorf("client: kill %s: %w", id, err)
 		}
 	}

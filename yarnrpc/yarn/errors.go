@@ -28,6 +28,10 @@ const (
 	ErrInvalidAuxiliaryService  = ipc.Class("org.apache.hadoop.yarn.exceptions.InvalidAuxServiceException")
 )
 
+// ErrInvalidContainer refuses a start: the container was granted by a ResourceManager that has restarted since, or the
+// NodeManager has just started and not registered yet. Release the container and ask again; it is no failed launch.
+const ErrInvalidContainer = ipc.Class("org.apache.hadoop.yarn.exceptions.InvalidContainerException")
+
 // Container exit statuses that YARN sets itself. Source: hadoop-yarn-api ContainerExitStatus.
 const (
 	ExitSuccess                 int32 = 0
@@ -41,4 +45,5 @@ const (
 	ExitKilledByResourceManager int32 = -106
 	ExitKilledAfterAppComplete  int32 = -107
 	ExitKilledByScheduler       int32 = -108
+	ExitLost                    int32 = 154 // not found any more by a NodeManager that was restarted
 )

@@ -398,6 +398,28 @@ func (c *Cluster) StopNode(i int) {
 	srv.Close()
 }
 
+// RestartNodeManager closes the i-th NodeManager's port and connections and opens the port again. Its containers live on.
+func (c *Cluster) RestartNodeManager(i int) error {
+	c.lifecycle.Lock()
+	defer c.lifecycle.Unlock()
+	c.mu.Lock()
+	n := c.nodes[i]
+	old, closed := n.srv, c.closed || n.state == yarnpb.NodeStateProto_NS_LOST
+	c.mu.Unlock()
+	if closed {
+		return fmt.Errorf("yarnfake: restart %s: it is gone", n.id)
+	}
+	old.Close()
+	l, err := listen(n.id.String())
+	if err != nil {
+		return fmt.Errorf("yarnfake: restart %s: %w", n.id, err)
+	}
+	srv := c.nodeServer(n)
+	srv.Serve(l)
+	c.with(func() { n.srv = srv })
+	return nil
+}
+
 // Decommission marks a node as decommissioning: no new containers, running ones go on, masters are told.
 func (c *Cluster) Decommission(i int) {
 	c.mu.Lock()

@@ -29,6 +29,13 @@ func TestSuite(t *testing.T) {
 		ConfDir:    dir,
 		Conf:       c.Conf(),
 		RollTokens: func(*testing.T) { c.RollKeys() },
+		RestartNodeManagers: func(t *testing.T) {
+			for i := range 2 {
+				if err := c.RestartNodeManager(i); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
 		RestartResourceManager: func(t *testing.T) {
 			if err := c.RestartResourceManager(); err != nil {
 				t.Fatal(err)

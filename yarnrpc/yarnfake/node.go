@@ -35,12 +35,16 @@ func (c *Cluster) startNode(i int) (*node, error) {
 		return nil, err
 	}
 	n := &node{index: i, id: id, size: c.o.nodeSize, state: yarnpb.NodeStateProto_NS_RUNNING}
-	n.srv = ipcserver.New(ipcserver.Config{
+	n.srv = c.nodeServer(n)
+	n.srv.Serve(l)
+	return n, nil
+}
+
+func (c *Cluster) nodeServer(n *node) *ipcserver.Server {
+	return ipcserver.New(ipcserver.Config{
 		Handler:  c.faulty(func(_ context.Context, call *ipcserver.Call) (protoMessage, error) { return c.handleNode(n, call) }),
 		Password: c.nmPassword,
 	})
-	n.srv.Serve(l)
-	return n, nil
 }
 
 func (n *node) report() *yarnpb.NodeReportProto {
@@ -146,7 +150,7 @@ func (c *Cluster) startContainer(n *node, caller yarn.AttemptID, r *yarnpb.Start
 	case ident.GetExpiryTimeStamp() < time.Now().UnixMilli():
 		return cid, exception(yarn.ErrYarn, "Unauthorized request to start container. This token is expired.")
 	case ident.GetRmIdentifier() != c.timestamp:
-		return cid, exception("org.apache.hadoop.yarn.exceptions.InvalidContainerException", "Container %s rejected as it is allocated by a previous RM", cid)
+		return cid, exception(yarn.ErrInvalidContainer, "Container %s rejected as it is allocated by a previous RM", cid)
 	}
 	a := c.apps[cid.Attempt.App]
 	if a == nil || a.containers[cid] == nil || a.containers[cid].state == stateDone {

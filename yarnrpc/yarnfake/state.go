@@ -197,8 +197,11 @@ func (ct *container) status() *yarnpb.ContainerStatusProto {
 	switch ct.state {
 	case stateGranted, stateAcquired:
 		s.State = yarnpb.ContainerStateProto_C_NEW.Enum()
+	case stateRunning:
+		s.ContainerSubState = yarnpb.ContainerSubStateProto_CSS_RUNNING.Enum()
 	case stateDone:
 		s.State, s.ExitStatus = yarnpb.ContainerStateProto_C_COMPLETE.Enum(), proto.Int32(ct.exit)
+		s.ContainerSubState = yarnpb.ContainerSubStateProto_CSS_DONE.Enum()
 	}
 	return s
 }

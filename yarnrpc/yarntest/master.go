@@ -3,6 +3,7 @@ package yarntest
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -36,17 +37,7 @@ func life(t *testing.T, s *suite) {
 		t.Errorf("container token: %v, %v", ident, err)
 	}
 	m.start(t, c, "test \"$YARNTEST\" = value && test -n \"$CONTAINER_ID\" && sleep 600")
-	s.until(t, "running container", func() bool {
-		m.beat(t, &yarnpb.AllocateRequestProto{})
-		st, failed, err := m.nm.Statuses(s.ctx, node, id)
-		if err != nil || len(failed) > 0 {
-			t.Fatal(failed, err)
-		}
-		if st[0].GetState() == yarnpb.ContainerStateProto_C_COMPLETE {
-			t.Fatalf("container ended: %v", st[0])
-		}
-		return st[0].GetState() == yarnpb.ContainerStateProto_C_RUNNING
-	})
+	m.waitRunning(t, c)
 	if failed, err := m.nm.Stop(s.ctx, node, id); err != nil || len(failed) > 0 {
 		t.Fatal(failed, err)
 	}
@@ -61,6 +52,22 @@ func life(t *testing.T, s *suite) {
 	if r.GetFinalApplicationStatus() != yarnpb.FinalApplicationStatusProto_APP_SUCCEEDED || !strings.Contains(r.GetDiagnostics(), "all good") {
 		t.Errorf("after finish: %s %q", r.GetFinalApplicationStatus(), r.GetDiagnostics())
 	}
+}
+
+// waitRunning beats until the container's process runs. State C_RUNNING alone does not say so: a NodeManager shows it
+// from the start request on.
+func (m *master) waitRunning(t *testing.T, c *yarnpb.ContainerProto) {
+	t.Helper()
+	m.beatUntil(t, &yarnpb.AllocateRequestProto{}, "running container", func() bool {
+		st, failed, err := m.nm.Statuses(m.s.ctx, yarn.NodeIDOf(c.GetNodeId()), idOf(c))
+		if err != nil || len(failed) > 0 {
+			t.Fatal(failed, err)
+		}
+		if st[0].GetState() == yarnpb.ContainerStateProto_C_COMPLETE {
+			t.Fatalf("container ended: %v", st[0])
+		}
+		return st[0].GetContainerSubState() == yarnpb.ContainerSubStateProto_CSS_RUNNING
+	})
 }
 
 func exitCodes(t *testing.T, s *suite) {
@@ -328,7 +335,7 @@ func rmRestart(t *testing.T, s *suite) {
 	m := s.master(t)
 	c := m.acquire(t, 1)[0]
 	m.start(t, c, "sleep 600")
-	m.beat(t, &yarnpb.AllocateRequestProto{})
+	m.waitRunning(t, c)
 	s.RestartResourceManager(t)
 	resync := false
 	s.until(t, "registration after the restart", func() bool {
@@ -362,4 +369,79 @@ func rmRestart(t *testing.T, s *suite) {
 	if err := m.am.Finish(s.ctx, yarnpb.FinalApplicationStatusProto_APP_SUCCEEDED, "", ""); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// startAndMeet starts a container that sleeps and waits until its process runs, by a connection from it. States do not
+// say so: a NodeManager that is killed between the state and the process reports the container as lost.
+func (m *master) startAndMeet(t *testing.T, c *yarnpb.ContainerProto) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // end of the meeting
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	m.start(t, c, "exec 3<>/dev/tcp/127.0.0.1/"+port+"; exec 3>&-; sleep 600")
+	met := make(chan error, 1)
+	go func() {
+		nc, err := l.Accept()
+		if err == nil {
+			err = nc.Close()
+		}
+		met <- err
+	}()
+	m.beatUntil(t, &yarnpb.AllocateRequestProto{}, "connection from the container", func() bool {
+		select {
+		case err := <-met:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// nmRestart: containers live on, and the client finds the NodeManager again with the token it has.
+func nmRestart(t *testing.T, s *suite) {
+	if s.RestartNodeManagers == nil || s.ConfDir == "" {
+		t.Skip("no way to restart the NodeManagers, or they are on other machines")
+	}
+	m := s.master(t)
+	list := m.acquire(t, 2)
+	node, id := yarn.NodeIDOf(list[0].GetNodeId()), idOf(list[0])
+	m.startAndMeet(t, list[0])
+	beats, end := context.WithCancel(s.ctx)
+	done := make(chan error, 1)
+	go func() { // the ResourceManager hears from us meanwhile
+		for beats.Err() == nil {
+			if _, err := m.am.Allocate(s.ctx, &yarnpb.AllocateRequestProto{}); err != nil {
+				done <- err
+				return
+			}
+			_ = pause(beats)
+		}
+		done <- nil
+	}()
+	s.RestartNodeManagers(t)
+	end()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	st, failed, err := m.nm.Statuses(s.ctx, node, id)
+	if err != nil || len(failed) > 0 || st[0].GetState() != yarnpb.ContainerStateProto_C_RUNNING {
+		t.Fatalf("container after the restart: %v %v %v", st, failed, err)
+	}
+	s.until(t, "start on the restarted node", func() bool {
+		err := m.nm.Start(s.ctx, nm.Launch{Container: list[1], Context: shell("exit 0")})
+		if err != nil && !errors.Is(err, yarn.ErrInvalidContainer) { // so it says until it has registered
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if failed, err := m.nm.Stop(s.ctx, node, id); err != nil || len(failed) > 0 {
+		t.Fatal(failed, err)
+	}
+	m.beatUntil(t, &yarnpb.AllocateRequestProto{}, "completed containers", func() bool { return len(m.completed) == 2 })
 }

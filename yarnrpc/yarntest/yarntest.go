@@ -32,6 +32,9 @@ type Env struct {
 	// RestartResourceManager kills the ResourceManager and starts it again on the same ports with its state recovered.
 	// Without it the tests of recovery are skipped.
 	RestartResourceManager func(t *testing.T)
+	// RestartNodeManagers does the same with all NodeManagers, whose containers live on
+	// (yarn.nodemanager.recovery.enabled and .supervised).
+	RestartNodeManagers func(t *testing.T)
 	// ConfDir is the folder of Conf's files when the cluster's nodes are on this machine; the suite then runs this test
 	// binary as an ApplicationMaster (see RunMaster). Empty skips those tests.
 	ConfDir string
@@ -77,6 +80,7 @@ func Run(t *testing.T, env Env) {
 		{"KilledWhileRunning", killedWhileRunning},
 		{"KeepContainers", keepContainers},
 		{"TokenRoll", tokenRoll},
+		{"NodeManagerRestart", nmRestart},
 		{"ResourceManagerRestart", rmRestart},
 	}
 	for _, tc := range tests {
@@ -296,24 +300,25 @@ func newApplication(t *testing.T, s *suite) {
 }
 
 func cluster(t *testing.T, s *suite) {
-	m, err := s.rm.Metrics(s.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var nodes []*yarnpb.NodeReportProto
 	s.until(t, "a running node", func() bool {
+		var err error
 		if nodes, err = s.rm.Nodes(s.ctx, yarnpb.NodeStateProto_NS_RUNNING); err != nil {
 			t.Fatal(err)
 		}
 		return len(nodes) > 0
 	})
-	if m.GetNumNodeManagers() < 1 {
-		t.Errorf("metrics: %v", m)
-	}
 	for _, n := range nodes {
 		if yarn.NodeIDOf(n.GetNodeId()).Port == 0 || yarn.ResourceOf(n.GetCapability()).MemoryMB == 0 {
 			t.Errorf("node: %v", n)
 		}
+	}
+	m, err := s.rm.Metrics(s.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int(m.GetNumNodeManagers()) < len(nodes) {
+		t.Errorf("%d nodes, metrics: %v", len(nodes), m)
 	}
 }
 

@@ -16,8 +16,9 @@
 //  2. What the NameNode says will pass is waited out: safe mode, standby, a block that is not reported yet, a lease in recovery, no live
 //     DataNode. The wait ends with the caller's deadline, without one after Config.RetryTimeout, and is then fs.ErrUnavailable with the
 //     NameNode's own words.
-//  3. Of a block that is being written, up to 4 MiB are kept, so that the loss of its DataNode is repaired with another block and
-//     without the caller. Beyond that the write fails and the caller writes the file again.
+//  3. A DataNode lost while it is written to is repaired without the caller: the block goes on with the nodes of the pipeline that are
+//     left; without any, up to 4 MiB of it are kept and written to other nodes. Only when the last replica of a larger block is lost
+//     does the write fail, and the caller writes the file again.
 //  4. Each byte read has passed its checksum. A bad or dead replica is left for another one.
 //  5. No goroutine outlives an open file but the one that renews leases, which ends with the last open file and with Close.
 package hdfs

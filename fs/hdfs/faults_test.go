@@ -445,6 +445,62 @@ func damaged(t *testing.T, c *rig.Cluster, cfg hdfs.Config) {
 	}
 }
 
+// TestPipelineGoesOnWithoutALostDataNode writes blocks with two replicas and takes one of the two DataNodes away, first and second in turn.
+func TestPipelineGoesOnWithoutALostDataNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real daemons")
+	}
+	c, err := rig.Start(t.Context(), rig.Options{
+		Dir: filepath.Join(t.TempDir(), "cluster"), Daemons: []string{rig.NameNode, rig.DataNode, rig.DataNode2},
+		// Two replicas are wanted, one is enough to close a file.
+		HDFSSite: map[string]string{"dfs.replication": "2", "dfs.namenode.replication.min": "1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	f := open(t, hdfs.Config{DefaultAuthority: c.NameNode, Replication: 2, BlockSize: 128 << 20, ConnectTimeout: 2 * time.Second})
+	data := pattern(24 << 20)
+	for i, victim := range []string{rig.DataNode, rig.DataNode2} {
+		for _, when := range []string{"open", "streaming", "closing"} {
+			p := fmt.Sprintf("/pipeline/%d-%s", i, when)
+			w, err := f.Create(t.Context(), p, i == 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := map[string]int{"open": 1000, "streaming": 12 << 20, "closing": len(data)}[when]
+			if _, err := w.Write(data[:at]); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Kill9(t.Context(), victim); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(data[at:]); err != nil {
+				t.Fatalf("%s, %s: %v", victim, when, err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatalf("%s, %s: %v", victim, when, err)
+			}
+			holds(t, f, p, data)
+			if err := c.StartDaemon(t.Context(), victim); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The stock client agrees that every file is closed and whole. (With as many DataNodes as replicas wanted, the NameNode keeps the stale
+	// replicas of the returned nodes and finds no other place, so one replica each is what there is.)
+	out, err := c.HdfsCLI(t.Context(), "fsck", "/pipeline", "-files", "-blocks", "-openforwrite")
+	if err != nil || !strings.Contains(out, "is HEALTHY") || strings.Contains(out, "OPENFORWRITE") || strings.Count(out, " bytes, replicated:") != 6 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestUnreachableNameNodeIsOneBoundedError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,8 +1,7 @@
 package hdfs_test
 
 import (
-	"context"
-	"errors"
+	iofs "io/fs"
 	"os"
 	"testing"
 
@@ -64,10 +63,7 @@ func TestErrorsNameTheCauseAndTheUser(t *testing.T) {
 	cfg.User = "alice"
 	f := open(t, cfg)
 	_, err := f.Create(t.Context(), "/user/bob/f", false)
-	if !errors.Is(err, os.ErrPermission) {
-		t.Fatal(err)
-	}
-	t.Log(err)
-	_, err = f.Stat(context.Background(), "/missing")
-	t.Log(err)
+	oneLine(t, err, iofs.ErrPermission, "create /user/bob/f", "user=alice", "/user/bob")
+	_, err = f.Open(t.Context(), "/user/alice/missing")
+	oneLine(t, err, iofs.ErrNotExist, "open /user/alice/missing")
 }

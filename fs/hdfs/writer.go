@@ -119,7 +119,8 @@ func (w *writer) send(data []byte) error {
 		}
 	}
 	if err := w.block.send(data, false); err != nil {
-		return w.repair(err)
+		_, err = w.repair(err)
+		return err
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func (w *writer) open(ctx context.Context) error {
 			return err
 		}
 		// The connection lives as long as the file, not as long as this budget.
-		b, bad, err := w.f.openBlockWriter(w.ctx, located, w.blockSize)
+		b, bad, err := w.f.openBlockWriter(w.ctx, pipeline{located: located, stage: hdfspb.OpWriteBlockProto_PIPELINE_SETUP_CREATE}, w.blockSize)
 		if err == nil {
 			w.block = b
 			return nil
@@ -191,49 +192,6 @@ func (w *writer) abandon(ctx context.Context, located *hdfspb.LocatedBlockProto,
 	}
 }
 
-// repair puts the kept data of the broken block into another one. It returns cause when that is not possible.
-func (w *writer) repair(cause error) error {
-	broken := w.block
-	w.block = nil
-	broken.close()
-	if w.ctx.Err() != nil {
-		return w.ctx.Err()
-	}
-	if w.tooMuch {
-		return fmt.Errorf("%w (after more than %d MiB of the block: write the file again)", cause, keepLimit>>20)
-	}
-	w.f.log.Warn().Str("path", w.path).Err(cause).Msg("block is written again")
-	ctx, cancel := w.f.budget(w.ctx)
-	defer cancel()
-	for {
-		w.abandon(ctx, broken.located, broken.bad)
-		if err := w.open(ctx); err != nil {
-			return errors.Join(cause, err)
-		}
-		err := w.resend()
-		if err == nil {
-			return nil
-		}
-		broken = w.block
-		w.block = nil
-		broken.close()
-		if ctx.Err() != nil {
-			return errors.Join(cause, err)
-		}
-	}
-}
-
-func (w *writer) resend() error {
-	for rest := w.kept; len(rest) > 0; {
-		n := min(len(rest), packetData)
-		if err := w.block.send(rest[:n], false); err != nil {
-			return err
-		}
-		rest = rest[n:]
-	}
-	return nil
-}
-
 // endBlock sends what waits and makes sure that the DataNodes have the whole block.
 func (w *writer) endBlock() error {
 	if err := w.flush(); err != nil {
@@ -242,12 +200,12 @@ func (w *writer) endBlock() error {
 	if w.block == nil {
 		return nil
 	}
-	for {
+	for closed := false; !closed; {
 		err := w.block.finish()
 		if err == nil {
 			break
 		}
-		if err := w.repair(err); err != nil {
+		if closed, err = w.repair(err); err != nil {
 			return err
 		}
 	}

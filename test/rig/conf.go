@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Sizes of a NodeManager, and with them the largest container.
@@ -40,18 +39,18 @@ func (c *Cluster) writeConf() error {
 		}
 	}
 	for _, d := range s.Daemons {
-		if !strings.HasPrefix(d, "nodemanager") {
+		if !ownConf(d) {
 			continue
 		}
-		over := maps.Clone(c.nodeManagerSite(d))
-		maps.Copy(over, s.YARN)
-		for _, f := range []string{"core-site.xml", "hdfs-site.xml"} {
-			if err := writeFile(filepath.Join(l.confOf(d), f), files[f], 0o644); err != nil {
+		own := map[string][]byte{
+			"core-site.xml": files["core-site.xml"],
+			"hdfs-site.xml": siteXML(merge(c.hdfsSite(), c.dataNodeSite(d)), s.HDFS),
+			"yarn-site.xml": siteXML(merge(c.yarnSite(), c.nodeManagerSite(d)), s.YARN),
+		}
+		for f, b := range own {
+			if err := writeFile(filepath.Join(l.confOf(d), f), b, 0o644); err != nil {
 				return err
 			}
-		}
-		if err := writeFile(filepath.Join(l.confOf(d), "yarn-site.xml"), siteXML(c.yarnSite(), over), 0o644); err != nil {
-			return err
 		}
 	}
 	// The HDFS jars carry no web applications; the daemons want the folders.
@@ -136,7 +135,23 @@ func (c *Cluster) yarnSite() map[string]string {
 	}
 }
 
+func (c *Cluster) dataNodeSite(name string) map[string]string {
+	if name != DataNode2 {
+		return nil
+	}
+	s := c.state
+	return map[string]string{
+		"dfs.datanode.data.dir":     "file://" + c.layout.data(name),
+		"dfs.datanode.address":      s.addr(portDataNode + dn2Shift),
+		"dfs.datanode.ipc.address":  s.addr(portDataNodeIPC + dn2Shift),
+		"dfs.datanode.http.address": s.addr(portDataNodeHTTP + dn2Shift),
+	}
+}
+
 func (c *Cluster) nodeManagerSite(name string) map[string]string {
+	if name != NodeManager1 && name != NodeManager2 {
+		return nil
+	}
 	l, s, i := c.layout, c.state, nmShift(name)
 	return map[string]string{
 		"yarn.nodemanager.address":                   s.addr(portNM + i),

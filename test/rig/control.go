@@ -260,7 +260,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	}
 	defer unlock()
 	// First those that would start or restart something, then what the others need while they stop.
-	for _, group := range [][]string{{NodeManager1, NodeManager2, ResourceManager, Kafka}, {DataNode}, {NameNode}} {
+	for _, group := range [][]string{{NodeManager1, NodeManager2, ResourceManager, Kafka}, {DataNode, DataNode2}, {NameNode}} {
 		if err := c.endDaemons(ctx, group); err != nil {
 			return err
 		}

@@ -15,12 +15,17 @@ const (
 	NodeManager1    = "nodemanager-1"
 	NodeManager2    = "nodemanager-2"
 	Kafka           = "kafka"
+
+	// DataNode2 is not part of AllDaemons: tests of pipelines of two ask for it.
+	DataNode2 = "datanode-2"
 )
 
 // AllDaemons is the whole cluster, in the order of start.
 func AllDaemons() []string {
 	return []string{NameNode, DataNode, ResourceManager, NodeManager1, NodeManager2, Kafka}
 }
+
+func known() []string { return append(AllDaemons(), DataNode2) }
 
 // daemon says how to run one JVM.
 type daemon struct {
@@ -50,7 +55,7 @@ func (c *Cluster) daemon(name string) (daemon, error) {
 	l := c.layout
 	hadoop := func(class string, heap string, ports ...int) daemon {
 		conf := l.conf()
-		if strings.HasPrefix(name, "nodemanager") {
+		if ownConf(name) {
 			conf = l.confOf(name)
 		}
 		jvm := append(small(heap), opens...)
@@ -67,6 +72,8 @@ func (c *Cluster) daemon(name string) (daemon, error) {
 		return hadoop("hdfs.server.namenode.NameNode", "384m", portNameNode, portNameNodeHTTP), nil
 	case DataNode:
 		return hadoop("hdfs.server.datanode.DataNode", "256m", portDataNode, portDataNodeIPC, portDataNodeHTTP), nil
+	case DataNode2:
+		return hadoop("hdfs.server.datanode.DataNode", "256m", portDataNode+dn2Shift, portDataNodeIPC+dn2Shift, portDataNodeHTTP+dn2Shift), nil
 	case ResourceManager:
 		return hadoop("yarn.server.resourcemanager.ResourceManager", "384m", portRM, portRMAdmin, portRMHTTP, portRMScheduler, portRMTracker), nil
 	case NodeManager1, NodeManager2:
@@ -81,8 +88,14 @@ func (c *Cluster) daemon(name string) (daemon, error) {
 			ports: []int{portKafka, portKafkaController},
 		}, nil
 	}
-	return daemon{}, fmt.Errorf("rig: no daemon %q (there are %s)", name, strings.Join(AllDaemons(), ", "))
+	return daemon{}, fmt.Errorf("rig: no daemon %q (there are %s)", name, strings.Join(known(), ", "))
 }
+
+// ownConf says that a daemon differs from the others of its kind and has a configuration folder of its own.
+func ownConf(name string) bool { return strings.HasPrefix(name, "nodemanager") || name == DataNode2 }
+
+// dn2Shift is added to the ports of the first DataNode.
+const dn2Shift = 10
 
 // nmShift is added to the ports of the first NodeManager.
 func nmShift(name string) int {
@@ -106,14 +119,14 @@ func checkDaemons(names []string) ([]string, error) {
 		return AllDaemons(), nil
 	}
 	var out []string
-	for _, d := range AllDaemons() {
+	for _, d := range known() {
 		if slices.Contains(names, d) {
 			out = append(out, d)
 		}
 	}
 	for _, n := range names {
 		if !slices.Contains(out, n) {
-			return nil, fmt.Errorf("rig: no daemon %q (there are %s)", n, strings.Join(AllDaemons(), ", "))
+			return nil, fmt.Errorf("rig: no daemon %q (there are %s)", n, strings.Join(known(), ", "))
 		}
 	}
 	return out, nil

@@ -17,7 +17,7 @@ import (
 )
 
 // web asks the daemons' own pages whether they serve; no connection is kept.
-var web = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var web = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // ready returns nil when the daemon serves requests, else what is still missing.
 func (c *Cluster) ready(ctx context.Context, name string) error {
@@ -27,9 +27,13 @@ func (c *Cluster) ready(ctx context.Context, name string) error {
 		// Without a DataNode it stays in safe mode as soon as it has blocks: that is DataNode's readiness, not this one.
 		var bean struct{ Version string }
 		return c.jmx(ctx, portNameNodeHTTP, "Hadoop:service=NameNode,name=NameNodeInfo", &bean)
-	case DataNode:
+	case DataNode, DataNode2:
+		port := portDataNodeHTTP
+		if name == DataNode2 {
+			port += dn2Shift
+		}
 		var dn struct{ BPServiceActorInfo string }
-		if err := c.jmx(ctx, portDataNodeHTTP, "Hadoop:service=DataNode,name=DataNodeInfo", &dn); err != nil {
+		if err := c.jmx(ctx, port, "Hadoop:service=DataNode,name=DataNodeInfo", &dn); err != nil {
 			return err
 		}
 		if !strings.Contains(dn.BPServiceActorInfo, "RUNNING") {
@@ -182,7 +186,11 @@ func (c *Cluster) makeFolders(ctx context.Context) error {
 			ops = append(ops, "op=SETOWNER&owner="+url.QueryEscape(f.owner)+"&group="+url.QueryEscape(f.owner))
 		}
 		for _, op := range ops {
-			if err := c.webHDFS(ctx, f.path, op+"&user.name="+url.QueryEscape(me.Username)); err != nil {
+			// The first request lets the NameNode load its web service, which takes seconds on a busy machine.
+			err := poll(ctx, restartWait, 100*time.Millisecond, func() error {
+				return c.webHDFS(ctx, f.path, op+"&user.name="+url.QueryEscape(me.Username))
+			})
+			if err != nil {
 				return fmt.Errorf("rig: make folder %s in HDFS: %w", f.path, err)
 			}
 		}

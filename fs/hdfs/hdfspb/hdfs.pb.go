@@ -382,7 +382,7 @@ func (x *OpWriteBlockProto_BlockConstructionStage) UnmarshalJSON(b []byte) error
 
 // Deprecated: Use OpWriteBlockProto_BlockConstructionStage.Descriptor instead.
 func (OpWriteBlockProto_BlockConstructionStage) EnumDescriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{39, 0}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{43, 0}
 }
 
 type ExtendedBlockProto struct {
@@ -1839,6 +1839,214 @@ func (*AbandonBlockResponseProto) Descriptor() ([]byte, []int) {
 	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{22}
 }
 
+type UpdateBlockForPipelineRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Block         *ExtendedBlockProto    `protobuf:"bytes,1,req,name=block" json:"block,omitempty"`
+	ClientName    *string                `protobuf:"bytes,2,req,name=clientName" json:"clientName,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateBlockForPipelineRequestProto) Reset() {
+	*x = UpdateBlockForPipelineRequestProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateBlockForPipelineRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateBlockForPipelineRequestProto) ProtoMessage() {}
+
+func (x *UpdateBlockForPipelineRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateBlockForPipelineRequestProto.ProtoReflect.Descriptor instead.
+func (*UpdateBlockForPipelineRequestProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UpdateBlockForPipelineRequestProto) GetBlock() *ExtendedBlockProto {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
+func (x *UpdateBlockForPipelineRequestProto) GetClientName() string {
+	if x != nil && x.ClientName != nil {
+		return *x.ClientName
+	}
+	return ""
+}
+
+type UpdateBlockForPipelineResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Block         *LocatedBlockProto     `protobuf:"bytes,1,req,name=block" json:"block,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateBlockForPipelineResponseProto) Reset() {
+	*x = UpdateBlockForPipelineResponseProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateBlockForPipelineResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateBlockForPipelineResponseProto) ProtoMessage() {}
+
+func (x *UpdateBlockForPipelineResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateBlockForPipelineResponseProto.ProtoReflect.Descriptor instead.
+func (*UpdateBlockForPipelineResponseProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UpdateBlockForPipelineResponseProto) GetBlock() *LocatedBlockProto {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
+type UpdatePipelineRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClientName    *string                `protobuf:"bytes,1,req,name=clientName" json:"clientName,omitempty"`
+	OldBlock      *ExtendedBlockProto    `protobuf:"bytes,2,req,name=oldBlock" json:"oldBlock,omitempty"`
+	NewBlock      *ExtendedBlockProto    `protobuf:"bytes,3,req,name=newBlock" json:"newBlock,omitempty"`
+	NewNodes      []*DatanodeIDProto     `protobuf:"bytes,4,rep,name=newNodes" json:"newNodes,omitempty"`
+	StorageIDs    []string               `protobuf:"bytes,5,rep,name=storageIDs" json:"storageIDs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdatePipelineRequestProto) Reset() {
+	*x = UpdatePipelineRequestProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdatePipelineRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdatePipelineRequestProto) ProtoMessage() {}
+
+func (x *UpdatePipelineRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdatePipelineRequestProto.ProtoReflect.Descriptor instead.
+func (*UpdatePipelineRequestProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *UpdatePipelineRequestProto) GetClientName() string {
+	if x != nil && x.ClientName != nil {
+		return *x.ClientName
+	}
+	return ""
+}
+
+func (x *UpdatePipelineRequestProto) GetOldBlock() *ExtendedBlockProto {
+	if x != nil {
+		return x.OldBlock
+	}
+	return nil
+}
+
+func (x *UpdatePipelineRequestProto) GetNewBlock() *ExtendedBlockProto {
+	if x != nil {
+		return x.NewBlock
+	}
+	return nil
+}
+
+func (x *UpdatePipelineRequestProto) GetNewNodes() []*DatanodeIDProto {
+	if x != nil {
+		return x.NewNodes
+	}
+	return nil
+}
+
+func (x *UpdatePipelineRequestProto) GetStorageIDs() []string {
+	if x != nil {
+		return x.StorageIDs
+	}
+	return nil
+}
+
+type UpdatePipelineResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdatePipelineResponseProto) Reset() {
+	*x = UpdatePipelineResponseProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdatePipelineResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdatePipelineResponseProto) ProtoMessage() {}
+
+func (x *UpdatePipelineResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdatePipelineResponseProto.ProtoReflect.Descriptor instead.
+func (*UpdatePipelineResponseProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{26}
+}
+
 type CompleteRequestProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Src           *string                `protobuf:"bytes,1,req,name=src" json:"src,omitempty"`
@@ -1856,7 +2064,7 @@ const (
 
 func (x *CompleteRequestProto) Reset() {
 	*x = CompleteRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2076,7 @@ func (x *CompleteRequestProto) String() string {
 func (*CompleteRequestProto) ProtoMessage() {}
 
 func (x *CompleteRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2089,7 @@ func (x *CompleteRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteRequestProto.ProtoReflect.Descriptor instead.
 func (*CompleteRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{23}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CompleteRequestProto) GetSrc() string {
@@ -1921,7 +2129,7 @@ type CompleteResponseProto struct {
 
 func (x *CompleteResponseProto) Reset() {
 	*x = CompleteResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2141,7 @@ func (x *CompleteResponseProto) String() string {
 func (*CompleteResponseProto) ProtoMessage() {}
 
 func (x *CompleteResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2154,7 @@ func (x *CompleteResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteResponseProto.ProtoReflect.Descriptor instead.
 func (*CompleteResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{24}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CompleteResponseProto) GetResult() bool {
@@ -1967,7 +2175,7 @@ type Rename2RequestProto struct {
 
 func (x *Rename2RequestProto) Reset() {
 	*x = Rename2RequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2187,7 @@ func (x *Rename2RequestProto) String() string {
 func (*Rename2RequestProto) ProtoMessage() {}
 
 func (x *Rename2RequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2200,7 @@ func (x *Rename2RequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rename2RequestProto.ProtoReflect.Descriptor instead.
 func (*Rename2RequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{25}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Rename2RequestProto) GetSrc() string {
@@ -2024,7 +2232,7 @@ type Rename2ResponseProto struct {
 
 func (x *Rename2ResponseProto) Reset() {
 	*x = Rename2ResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2244,7 @@ func (x *Rename2ResponseProto) String() string {
 func (*Rename2ResponseProto) ProtoMessage() {}
 
 func (x *Rename2ResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2257,7 @@ func (x *Rename2ResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rename2ResponseProto.ProtoReflect.Descriptor instead.
 func (*Rename2ResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{26}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{30}
 }
 
 type DeleteRequestProto struct {
@@ -2062,7 +2270,7 @@ type DeleteRequestProto struct {
 
 func (x *DeleteRequestProto) Reset() {
 	*x = DeleteRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2282,7 @@ func (x *DeleteRequestProto) String() string {
 func (*DeleteRequestProto) ProtoMessage() {}
 
 func (x *DeleteRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2295,7 @@ func (x *DeleteRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequestProto.ProtoReflect.Descriptor instead.
 func (*DeleteRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{27}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteRequestProto) GetSrc() string {
@@ -2113,7 +2321,7 @@ type DeleteResponseProto struct {
 
 func (x *DeleteResponseProto) Reset() {
 	*x = DeleteResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2333,7 @@ func (x *DeleteResponseProto) String() string {
 func (*DeleteResponseProto) ProtoMessage() {}
 
 func (x *DeleteResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2346,7 @@ func (x *DeleteResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponseProto.ProtoReflect.Descriptor instead.
 func (*DeleteResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{28}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteResponseProto) GetResult() bool {
@@ -2159,7 +2367,7 @@ type MkdirsRequestProto struct {
 
 func (x *MkdirsRequestProto) Reset() {
 	*x = MkdirsRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2379,7 @@ func (x *MkdirsRequestProto) String() string {
 func (*MkdirsRequestProto) ProtoMessage() {}
 
 func (x *MkdirsRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2392,7 @@ func (x *MkdirsRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirsRequestProto.ProtoReflect.Descriptor instead.
 func (*MkdirsRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{29}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MkdirsRequestProto) GetSrc() string {
@@ -2217,7 +2425,7 @@ type MkdirsResponseProto struct {
 
 func (x *MkdirsResponseProto) Reset() {
 	*x = MkdirsResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2437,7 @@ func (x *MkdirsResponseProto) String() string {
 func (*MkdirsResponseProto) ProtoMessage() {}
 
 func (x *MkdirsResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2450,7 @@ func (x *MkdirsResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirsResponseProto.ProtoReflect.Descriptor instead.
 func (*MkdirsResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{30}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MkdirsResponseProto) GetResult() bool {
@@ -2262,7 +2470,7 @@ type SetPermissionRequestProto struct {
 
 func (x *SetPermissionRequestProto) Reset() {
 	*x = SetPermissionRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2482,7 @@ func (x *SetPermissionRequestProto) String() string {
 func (*SetPermissionRequestProto) ProtoMessage() {}
 
 func (x *SetPermissionRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2495,7 @@ func (x *SetPermissionRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPermissionRequestProto.ProtoReflect.Descriptor instead.
 func (*SetPermissionRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{31}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetPermissionRequestProto) GetSrc() string {
@@ -2312,7 +2520,7 @@ type SetPermissionResponseProto struct {
 
 func (x *SetPermissionResponseProto) Reset() {
 	*x = SetPermissionResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2532,7 @@ func (x *SetPermissionResponseProto) String() string {
 func (*SetPermissionResponseProto) ProtoMessage() {}
 
 func (x *SetPermissionResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2545,7 @@ func (x *SetPermissionResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPermissionResponseProto.ProtoReflect.Descriptor instead.
 func (*SetPermissionResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{32}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{36}
 }
 
 type RenewLeaseRequestProto struct {
@@ -2349,7 +2557,7 @@ type RenewLeaseRequestProto struct {
 
 func (x *RenewLeaseRequestProto) Reset() {
 	*x = RenewLeaseRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2569,7 @@ func (x *RenewLeaseRequestProto) String() string {
 func (*RenewLeaseRequestProto) ProtoMessage() {}
 
 func (x *RenewLeaseRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2582,7 @@ func (x *RenewLeaseRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequestProto.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{33}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RenewLeaseRequestProto) GetClientName() string {
@@ -2392,7 +2600,7 @@ type RenewLeaseResponseProto struct {
 
 func (x *RenewLeaseResponseProto) Reset() {
 	*x = RenewLeaseResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2612,7 @@ func (x *RenewLeaseResponseProto) String() string {
 func (*RenewLeaseResponseProto) ProtoMessage() {}
 
 func (x *RenewLeaseResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2625,7 @@ func (x *RenewLeaseResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponseProto.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{34}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{38}
 }
 
 type BaseHeaderProto struct {
@@ -2430,7 +2638,7 @@ type BaseHeaderProto struct {
 
 func (x *BaseHeaderProto) Reset() {
 	*x = BaseHeaderProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2650,7 @@ func (x *BaseHeaderProto) String() string {
 func (*BaseHeaderProto) ProtoMessage() {}
 
 func (x *BaseHeaderProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2663,7 @@ func (x *BaseHeaderProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BaseHeaderProto.ProtoReflect.Descriptor instead.
 func (*BaseHeaderProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{35}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BaseHeaderProto) GetBlock() *ExtendedBlockProto {
@@ -2482,7 +2690,7 @@ type ClientOperationHeaderProto struct {
 
 func (x *ClientOperationHeaderProto) Reset() {
 	*x = ClientOperationHeaderProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2702,7 @@ func (x *ClientOperationHeaderProto) String() string {
 func (*ClientOperationHeaderProto) ProtoMessage() {}
 
 func (x *ClientOperationHeaderProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2715,7 @@ func (x *ClientOperationHeaderProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientOperationHeaderProto.ProtoReflect.Descriptor instead.
 func (*ClientOperationHeaderProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{36}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ClientOperationHeaderProto) GetBaseHeader() *BaseHeaderProto {
@@ -2541,7 +2749,7 @@ const (
 
 func (x *OpReadBlockProto) Reset() {
 	*x = OpReadBlockProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2761,7 @@ func (x *OpReadBlockProto) String() string {
 func (*OpReadBlockProto) ProtoMessage() {}
 
 func (x *OpReadBlockProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2774,7 @@ func (x *OpReadBlockProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpReadBlockProto.ProtoReflect.Descriptor instead.
 func (*OpReadBlockProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{37}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OpReadBlockProto) GetHeader() *ClientOperationHeaderProto {
@@ -2607,7 +2815,7 @@ type ChecksumProto struct {
 
 func (x *ChecksumProto) Reset() {
 	*x = ChecksumProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2827,7 @@ func (x *ChecksumProto) String() string {
 func (*ChecksumProto) ProtoMessage() {}
 
 func (x *ChecksumProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2840,7 @@ func (x *ChecksumProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksumProto.ProtoReflect.Descriptor instead.
 func (*ChecksumProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{38}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChecksumProto) GetType() ChecksumTypeProto {
@@ -2674,7 +2882,7 @@ const (
 
 func (x *OpWriteBlockProto) Reset() {
 	*x = OpWriteBlockProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2894,7 @@ func (x *OpWriteBlockProto) String() string {
 func (*OpWriteBlockProto) ProtoMessage() {}
 
 func (x *OpWriteBlockProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2907,7 @@ func (x *OpWriteBlockProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpWriteBlockProto.ProtoReflect.Descriptor instead.
 func (*OpWriteBlockProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{39}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OpWriteBlockProto) GetHeader() *ClientOperationHeaderProto {
@@ -2798,7 +3006,7 @@ type PacketHeaderProto struct {
 
 func (x *PacketHeaderProto) Reset() {
 	*x = PacketHeaderProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +3018,7 @@ func (x *PacketHeaderProto) String() string {
 func (*PacketHeaderProto) ProtoMessage() {}
 
 func (x *PacketHeaderProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +3031,7 @@ func (x *PacketHeaderProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketHeaderProto.ProtoReflect.Descriptor instead.
 func (*PacketHeaderProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{40}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PacketHeaderProto) GetOffsetInBlock() int64 {
@@ -2864,7 +3072,7 @@ type PipelineAckProto struct {
 
 func (x *PipelineAckProto) Reset() {
 	*x = PipelineAckProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3084,7 @@ func (x *PipelineAckProto) String() string {
 func (*PipelineAckProto) ProtoMessage() {}
 
 func (x *PipelineAckProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3097,7 @@ func (x *PipelineAckProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineAckProto.ProtoReflect.Descriptor instead.
 func (*PipelineAckProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{41}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PipelineAckProto) GetSeqno() int64 {
@@ -2916,7 +3124,7 @@ type ReadOpChecksumInfoProto struct {
 
 func (x *ReadOpChecksumInfoProto) Reset() {
 	*x = ReadOpChecksumInfoProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3136,7 @@ func (x *ReadOpChecksumInfoProto) String() string {
 func (*ReadOpChecksumInfoProto) ProtoMessage() {}
 
 func (x *ReadOpChecksumInfoProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3149,7 @@ func (x *ReadOpChecksumInfoProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOpChecksumInfoProto.ProtoReflect.Descriptor instead.
 func (*ReadOpChecksumInfoProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{42}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadOpChecksumInfoProto) GetChecksum() *ChecksumProto {
@@ -2970,7 +3178,7 @@ type BlockOpResponseProto struct {
 
 func (x *BlockOpResponseProto) Reset() {
 	*x = BlockOpResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3190,7 @@ func (x *BlockOpResponseProto) String() string {
 func (*BlockOpResponseProto) ProtoMessage() {}
 
 func (x *BlockOpResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3203,7 @@ func (x *BlockOpResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockOpResponseProto.ProtoReflect.Descriptor instead.
 func (*BlockOpResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{43}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BlockOpResponseProto) GetStatus() Status {
@@ -3035,7 +3243,7 @@ type ClientReadStatusProto struct {
 
 func (x *ClientReadStatusProto) Reset() {
 	*x = ClientReadStatusProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3255,7 @@ func (x *ClientReadStatusProto) String() string {
 func (*ClientReadStatusProto) ProtoMessage() {}
 
 func (x *ClientReadStatusProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3268,7 @@ func (x *ClientReadStatusProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientReadStatusProto.ProtoReflect.Descriptor instead.
 func (*ClientReadStatusProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{44}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ClientReadStatusProto) GetStatus() Status {
@@ -3195,7 +3403,25 @@ const file_fs_hdfs_hdfspb_hdfs_proto_rawDesc = "" +
 	"\x03src\x18\x02 \x02(\tR\x03src\x12\x16\n" +
 	"\x06holder\x18\x03 \x02(\tR\x06holder\x12\x19\n" +
 	"\x06fileId\x18\x04 \x01(\x04:\x010R\x06fileId\"\x1b\n" +
-	"\x19AbandonBlockResponseProto\"\xa0\x01\n" +
+	"\x19AbandonBlockResponseProto\"\x83\x01\n" +
+	"\"UpdateBlockForPipelineRequestProto\x12=\n" +
+	"\x05block\x18\x01 \x02(\v2'.thalweg.hadoop.hdfs.ExtendedBlockProtoR\x05block\x12\x1e\n" +
+	"\n" +
+	"clientName\x18\x02 \x02(\tR\n" +
+	"clientName\"c\n" +
+	"#UpdateBlockForPipelineResponseProto\x12<\n" +
+	"\x05block\x18\x01 \x02(\v2&.thalweg.hadoop.hdfs.LocatedBlockProtoR\x05block\"\xa8\x02\n" +
+	"\x1aUpdatePipelineRequestProto\x12\x1e\n" +
+	"\n" +
+	"clientName\x18\x01 \x02(\tR\n" +
+	"clientName\x12C\n" +
+	"\boldBlock\x18\x02 \x02(\v2'.thalweg.hadoop.hdfs.ExtendedBlockProtoR\boldBlock\x12C\n" +
+	"\bnewBlock\x18\x03 \x02(\v2'.thalweg.hadoop.hdfs.ExtendedBlockProtoR\bnewBlock\x12@\n" +
+	"\bnewNodes\x18\x04 \x03(\v2$.thalweg.hadoop.hdfs.DatanodeIDProtoR\bnewNodes\x12\x1e\n" +
+	"\n" +
+	"storageIDs\x18\x05 \x03(\tR\n" +
+	"storageIDs\"\x1d\n" +
+	"\x1bUpdatePipelineResponseProto\"\xa0\x01\n" +
 	"\x14CompleteRequestProto\x12\x10\n" +
 	"\x03src\x18\x01 \x02(\tR\x03src\x12\x1e\n" +
 	"\n" +
@@ -3333,7 +3559,7 @@ func file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP() []byte {
 }
 
 var file_fs_hdfs_hdfspb_hdfs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_fs_hdfs_hdfspb_hdfs_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_fs_hdfs_hdfspb_hdfs_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_fs_hdfs_hdfspb_hdfs_proto_goTypes = []any{
 	(StorageTypeProto)(0),                         // 0: thalweg.hadoop.hdfs.StorageTypeProto
 	(ChecksumTypeProto)(0),                        // 1: thalweg.hadoop.hdfs.ChecksumTypeProto
@@ -3363,35 +3589,39 @@ var file_fs_hdfs_hdfspb_hdfs_proto_goTypes = []any{
 	(*AddBlockResponseProto)(nil),                 // 25: thalweg.hadoop.hdfs.AddBlockResponseProto
 	(*AbandonBlockRequestProto)(nil),              // 26: thalweg.hadoop.hdfs.AbandonBlockRequestProto
 	(*AbandonBlockResponseProto)(nil),             // 27: thalweg.hadoop.hdfs.AbandonBlockResponseProto
-	(*CompleteRequestProto)(nil),                  // 28: thalweg.hadoop.hdfs.CompleteRequestProto
-	(*CompleteResponseProto)(nil),                 // 29: thalweg.hadoop.hdfs.CompleteResponseProto
-	(*Rename2RequestProto)(nil),                   // 30: thalweg.hadoop.hdfs.Rename2RequestProto
-	(*Rename2ResponseProto)(nil),                  // 31: thalweg.hadoop.hdfs.Rename2ResponseProto
-	(*DeleteRequestProto)(nil),                    // 32: thalweg.hadoop.hdfs.DeleteRequestProto
-	(*DeleteResponseProto)(nil),                   // 33: thalweg.hadoop.hdfs.DeleteResponseProto
-	(*MkdirsRequestProto)(nil),                    // 34: thalweg.hadoop.hdfs.MkdirsRequestProto
-	(*MkdirsResponseProto)(nil),                   // 35: thalweg.hadoop.hdfs.MkdirsResponseProto
-	(*SetPermissionRequestProto)(nil),             // 36: thalweg.hadoop.hdfs.SetPermissionRequestProto
-	(*SetPermissionResponseProto)(nil),            // 37: thalweg.hadoop.hdfs.SetPermissionResponseProto
-	(*RenewLeaseRequestProto)(nil),                // 38: thalweg.hadoop.hdfs.RenewLeaseRequestProto
-	(*RenewLeaseResponseProto)(nil),               // 39: thalweg.hadoop.hdfs.RenewLeaseResponseProto
-	(*BaseHeaderProto)(nil),                       // 40: thalweg.hadoop.hdfs.BaseHeaderProto
-	(*ClientOperationHeaderProto)(nil),            // 41: thalweg.hadoop.hdfs.ClientOperationHeaderProto
-	(*OpReadBlockProto)(nil),                      // 42: thalweg.hadoop.hdfs.OpReadBlockProto
-	(*ChecksumProto)(nil),                         // 43: thalweg.hadoop.hdfs.ChecksumProto
-	(*OpWriteBlockProto)(nil),                     // 44: thalweg.hadoop.hdfs.OpWriteBlockProto
-	(*PacketHeaderProto)(nil),                     // 45: thalweg.hadoop.hdfs.PacketHeaderProto
-	(*PipelineAckProto)(nil),                      // 46: thalweg.hadoop.hdfs.PipelineAckProto
-	(*ReadOpChecksumInfoProto)(nil),               // 47: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
-	(*BlockOpResponseProto)(nil),                  // 48: thalweg.hadoop.hdfs.BlockOpResponseProto
-	(*ClientReadStatusProto)(nil),                 // 49: thalweg.hadoop.hdfs.ClientReadStatusProto
-	(*common.TokenProto)(nil),                     // 50: thalweg.hadoop.common.TokenProto
+	(*UpdateBlockForPipelineRequestProto)(nil),    // 28: thalweg.hadoop.hdfs.UpdateBlockForPipelineRequestProto
+	(*UpdateBlockForPipelineResponseProto)(nil),   // 29: thalweg.hadoop.hdfs.UpdateBlockForPipelineResponseProto
+	(*UpdatePipelineRequestProto)(nil),            // 30: thalweg.hadoop.hdfs.UpdatePipelineRequestProto
+	(*UpdatePipelineResponseProto)(nil),           // 31: thalweg.hadoop.hdfs.UpdatePipelineResponseProto
+	(*CompleteRequestProto)(nil),                  // 32: thalweg.hadoop.hdfs.CompleteRequestProto
+	(*CompleteResponseProto)(nil),                 // 33: thalweg.hadoop.hdfs.CompleteResponseProto
+	(*Rename2RequestProto)(nil),                   // 34: thalweg.hadoop.hdfs.Rename2RequestProto
+	(*Rename2ResponseProto)(nil),                  // 35: thalweg.hadoop.hdfs.Rename2ResponseProto
+	(*DeleteRequestProto)(nil),                    // 36: thalweg.hadoop.hdfs.DeleteRequestProto
+	(*DeleteResponseProto)(nil),                   // 37: thalweg.hadoop.hdfs.DeleteResponseProto
+	(*MkdirsRequestProto)(nil),                    // 38: thalweg.hadoop.hdfs.MkdirsRequestProto
+	(*MkdirsResponseProto)(nil),                   // 39: thalweg.hadoop.hdfs.MkdirsResponseProto
+	(*SetPermissionRequestProto)(nil),             // 40: thalweg.hadoop.hdfs.SetPermissionRequestProto
+	(*SetPermissionResponseProto)(nil),            // 41: thalweg.hadoop.hdfs.SetPermissionResponseProto
+	(*RenewLeaseRequestProto)(nil),                // 42: thalweg.hadoop.hdfs.RenewLeaseRequestProto
+	(*RenewLeaseResponseProto)(nil),               // 43: thalweg.hadoop.hdfs.RenewLeaseResponseProto
+	(*BaseHeaderProto)(nil),                       // 44: thalweg.hadoop.hdfs.BaseHeaderProto
+	(*ClientOperationHeaderProto)(nil),            // 45: thalweg.hadoop.hdfs.ClientOperationHeaderProto
+	(*OpReadBlockProto)(nil),                      // 46: thalweg.hadoop.hdfs.OpReadBlockProto
+	(*ChecksumProto)(nil),                         // 47: thalweg.hadoop.hdfs.ChecksumProto
+	(*OpWriteBlockProto)(nil),                     // 48: thalweg.hadoop.hdfs.OpWriteBlockProto
+	(*PacketHeaderProto)(nil),                     // 49: thalweg.hadoop.hdfs.PacketHeaderProto
+	(*PipelineAckProto)(nil),                      // 50: thalweg.hadoop.hdfs.PipelineAckProto
+	(*ReadOpChecksumInfoProto)(nil),               // 51: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
+	(*BlockOpResponseProto)(nil),                  // 52: thalweg.hadoop.hdfs.BlockOpResponseProto
+	(*ClientReadStatusProto)(nil),                 // 53: thalweg.hadoop.hdfs.ClientReadStatusProto
+	(*common.TokenProto)(nil),                     // 54: thalweg.hadoop.common.TokenProto
 }
 var file_fs_hdfs_hdfspb_hdfs_proto_depIdxs = []int32{
 	6,  // 0: thalweg.hadoop.hdfs.DatanodeInfoProto.id:type_name -> thalweg.hadoop.hdfs.DatanodeIDProto
 	5,  // 1: thalweg.hadoop.hdfs.LocatedBlockProto.b:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
 	7,  // 2: thalweg.hadoop.hdfs.LocatedBlockProto.locs:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
-	50, // 3: thalweg.hadoop.hdfs.LocatedBlockProto.blockToken:type_name -> thalweg.hadoop.common.TokenProto
+	54, // 3: thalweg.hadoop.hdfs.LocatedBlockProto.blockToken:type_name -> thalweg.hadoop.common.TokenProto
 	0,  // 4: thalweg.hadoop.hdfs.LocatedBlockProto.storageTypes:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
 	8,  // 5: thalweg.hadoop.hdfs.LocatedBlocksProto.blocks:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
 	8,  // 6: thalweg.hadoop.hdfs.LocatedBlocksProto.lastBlock:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
@@ -3408,30 +3638,35 @@ var file_fs_hdfs_hdfspb_hdfs_proto_depIdxs = []int32{
 	7,  // 17: thalweg.hadoop.hdfs.AddBlockRequestProto.excludeNodes:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
 	8,  // 18: thalweg.hadoop.hdfs.AddBlockResponseProto.block:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
 	5,  // 19: thalweg.hadoop.hdfs.AbandonBlockRequestProto.b:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	5,  // 20: thalweg.hadoop.hdfs.CompleteRequestProto.last:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	10, // 21: thalweg.hadoop.hdfs.MkdirsRequestProto.masked:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
-	10, // 22: thalweg.hadoop.hdfs.SetPermissionRequestProto.permission:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
-	5,  // 23: thalweg.hadoop.hdfs.BaseHeaderProto.block:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	50, // 24: thalweg.hadoop.hdfs.BaseHeaderProto.token:type_name -> thalweg.hadoop.common.TokenProto
-	40, // 25: thalweg.hadoop.hdfs.ClientOperationHeaderProto.baseHeader:type_name -> thalweg.hadoop.hdfs.BaseHeaderProto
-	41, // 26: thalweg.hadoop.hdfs.OpReadBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
-	1,  // 27: thalweg.hadoop.hdfs.ChecksumProto.type:type_name -> thalweg.hadoop.hdfs.ChecksumTypeProto
-	41, // 28: thalweg.hadoop.hdfs.OpWriteBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
-	7,  // 29: thalweg.hadoop.hdfs.OpWriteBlockProto.targets:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
-	4,  // 30: thalweg.hadoop.hdfs.OpWriteBlockProto.stage:type_name -> thalweg.hadoop.hdfs.OpWriteBlockProto.BlockConstructionStage
-	43, // 31: thalweg.hadoop.hdfs.OpWriteBlockProto.requestedChecksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
-	0,  // 32: thalweg.hadoop.hdfs.OpWriteBlockProto.storageType:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
-	0,  // 33: thalweg.hadoop.hdfs.OpWriteBlockProto.targetStorageTypes:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
-	2,  // 34: thalweg.hadoop.hdfs.PipelineAckProto.reply:type_name -> thalweg.hadoop.hdfs.Status
-	43, // 35: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto.checksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
-	2,  // 36: thalweg.hadoop.hdfs.BlockOpResponseProto.status:type_name -> thalweg.hadoop.hdfs.Status
-	47, // 37: thalweg.hadoop.hdfs.BlockOpResponseProto.readOpChecksumInfo:type_name -> thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
-	2,  // 38: thalweg.hadoop.hdfs.ClientReadStatusProto.status:type_name -> thalweg.hadoop.hdfs.Status
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	5,  // 20: thalweg.hadoop.hdfs.UpdateBlockForPipelineRequestProto.block:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	8,  // 21: thalweg.hadoop.hdfs.UpdateBlockForPipelineResponseProto.block:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
+	5,  // 22: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.oldBlock:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	5,  // 23: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.newBlock:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	6,  // 24: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.newNodes:type_name -> thalweg.hadoop.hdfs.DatanodeIDProto
+	5,  // 25: thalweg.hadoop.hdfs.CompleteRequestProto.last:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	10, // 26: thalweg.hadoop.hdfs.MkdirsRequestProto.masked:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
+	10, // 27: thalweg.hadoop.hdfs.SetPermissionRequestProto.permission:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
+	5,  // 28: thalweg.hadoop.hdfs.BaseHeaderProto.block:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	54, // 29: thalweg.hadoop.hdfs.BaseHeaderProto.token:type_name -> thalweg.hadoop.common.TokenProto
+	44, // 30: thalweg.hadoop.hdfs.ClientOperationHeaderProto.baseHeader:type_name -> thalweg.hadoop.hdfs.BaseHeaderProto
+	45, // 31: thalweg.hadoop.hdfs.OpReadBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
+	1,  // 32: thalweg.hadoop.hdfs.ChecksumProto.type:type_name -> thalweg.hadoop.hdfs.ChecksumTypeProto
+	45, // 33: thalweg.hadoop.hdfs.OpWriteBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
+	7,  // 34: thalweg.hadoop.hdfs.OpWriteBlockProto.targets:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
+	4,  // 35: thalweg.hadoop.hdfs.OpWriteBlockProto.stage:type_name -> thalweg.hadoop.hdfs.OpWriteBlockProto.BlockConstructionStage
+	47, // 36: thalweg.hadoop.hdfs.OpWriteBlockProto.requestedChecksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
+	0,  // 37: thalweg.hadoop.hdfs.OpWriteBlockProto.storageType:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
+	0,  // 38: thalweg.hadoop.hdfs.OpWriteBlockProto.targetStorageTypes:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
+	2,  // 39: thalweg.hadoop.hdfs.PipelineAckProto.reply:type_name -> thalweg.hadoop.hdfs.Status
+	47, // 40: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto.checksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
+	2,  // 41: thalweg.hadoop.hdfs.BlockOpResponseProto.status:type_name -> thalweg.hadoop.hdfs.Status
+	51, // 42: thalweg.hadoop.hdfs.BlockOpResponseProto.readOpChecksumInfo:type_name -> thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
+	2,  // 43: thalweg.hadoop.hdfs.ClientReadStatusProto.status:type_name -> thalweg.hadoop.hdfs.Status
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_fs_hdfs_hdfspb_hdfs_proto_init() }
@@ -3445,7 +3680,7 @@ func file_fs_hdfs_hdfspb_hdfs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fs_hdfs_hdfspb_hdfs_proto_rawDesc), len(file_fs_hdfs_hdfspb_hdfs_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   45,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

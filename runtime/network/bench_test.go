@@ -88,6 +88,74 @@ func BenchmarkRemote(b *testing.B) {
 	}
 }
 
+// BenchmarkRemoteAllToAll is four producing tasks of one worker, each with a channel to each of four consuming tasks of another.
+func BenchmarkRemoteAllToAll(b *testing.B) {
+	const n, size = 4, 200
+	e1, e2 := newEnv(b, Config{}), newEnv(b, Config{})
+	addr, err := e1.Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	record := make([]byte, size)
+	errs := make(chan error, 2*n)
+	counts := make([]int, n)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	b.ResetTimer()
+	cpu := cpuTime(b)
+	for i := range n {
+		p, err := e1.NewPartition(context.Background(), testPartition(i), n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		go func() {
+			for k := i; k < b.N; k += n {
+				c := p.Channel(k / n % n)
+				if err := c.Put(append(c.Buf(), record...)); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- p.Finish()
+			p.Close()
+		}()
+	}
+	for i := range n {
+		var src []Source
+		for k := range n {
+			src = append(src, Source{Partition: testPartition(k), Subpartition: i, Address: addr})
+		}
+		g := newConsumer(b, context.Background(), e2, src...)
+		g.SetRecycle(true)
+		go func() {
+			for open := n; open > 0; {
+				it, err := g.next()
+				if err != nil {
+					errs <- err
+					return
+				}
+				counts[i] += len(it.Data) / size
+				g.Release(it)
+				if it.Event.Kind == EndOfPartition {
+					open--
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range 2 * n {
+		if err := <-errs; err != nil {
+			b.Fatal(err)
+		}
+	}
+	cpu = cpuTime(b) - cpu
+	b.StopTimer()
+	if got := counts[0] + counts[1] + counts[2] + counts[3]; got != b.N {
+		b.Fatalf("%d records came, %d were sent", got, b.N)
+	}
+	b.ReportMetric(float64(b.N)/cpu.Seconds()/1e6, "Mrec/core-s")
+}
+
 // BenchmarkHandOver is one buffer from Put to Poll and Release within one goroutine: what a hand-over costs beyond waiting.
 func BenchmarkHandOver(b *testing.B) {
 	e := newEnv(b, Config{BufferSize: 1024})

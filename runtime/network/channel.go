@@ -211,10 +211,14 @@ func (c *Channel) take(credit bool) (e entry, backlog int, more, ok bool) {
 	return e, backlog, more, true
 }
 
-// attach connects the reader, and reports whether to wake it. It fails when the channel has one already.
+// attach connects the reader, and reports whether to wake it. It fails when the channel has one already,
+// or has failed.
 func (c *Channel) attach(r reader, local bool) (wake bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err != nil {
+		return false, c.err
+	}
 	if c.reader != nil || c.done {
 		return false, fmt.Errorf("network: attach to %s/%d: the subpartition was requested before", c.p.id, c.index)
 	}

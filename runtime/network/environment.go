@@ -220,7 +220,12 @@ func (e *Environment) request(w *waiter) {
 // attachLocked returns what the caller does once e.mu is free: a reader may only be told then.
 func (e *Environment) attachLocked(p *Partition, w *waiter) (tell func()) {
 	fail := func(err error) func() {
-		return func() { w.reader.failed(w.error(ProtocolViolation, err)) }
+		kind := ProtocolViolation
+		var ce *ConnectionError
+		if errors.As(err, &ce) { // the partition failed and is about to be unregistered
+			kind, err = ce.Kind, ce.Err
+		}
+		return func() { w.reader.failed(w.error(kind, err)) }
 	}
 	if w.sub < 0 || w.sub >= len(p.channels) {
 		return fail(fmt.Errorf("the partition has %d subpartitions", len(p.channels)))
@@ -335,4 +340,16 @@ func (e *Environment) disconnect(ch *inputChannel) {
 	case conn != nil && !ended:
 		conn.remove(id, true)
 	}
+}
+
+// allConnsLocked returns what Close has to close.
+func (e *Environment) allConnsLocked() []interface{ close(error) } {
+	var all []interface{ close(error) }
+	for _, c := range e.conns {
+		all = append(all, c)
+	}
+	for s := range e.servers {
+		all = append(all, s)
+	}
+	return all
 }

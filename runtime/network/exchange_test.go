@@ -91,7 +91,6 @@ func drawScenario(t *rapid.T) scenario {
 			BuffersPerChannel: rapid.IntRange(1, 3).Draw(t, "buffersPerChannel"),
 			FloatingPerGate:   rapid.IntRange(-1, 4).Draw(t, "floating"),
 			Token:             []byte("t"),
-			PartitionTimeout:  time.Second, // a producer that failed before it was asked for is never found
 		},
 		workers:   rapid.IntRange(1, 3).Draw(t, "workers"),
 		producers: rapid.IntRange(1, 5).Draw(t, "producers"),
@@ -103,6 +102,9 @@ func drawScenario(t *rapid.T) scenario {
 		fault: rapid.SampledFrom([]string{
 			"", "", "", "cut", "cancel producer", "cancel consumer", "close producer", "close consumer", "close worker",
 		}).Draw(t, "fault"),
+	}
+	if s.fault != "" {
+		s.cfg.PartitionTimeout = time.Second // a producer that failed before it was asked for is never found
 	}
 	s.maxRecord = min(3*s.cfg.BufferSize+40, 40<<10)
 	return s

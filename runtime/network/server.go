@@ -394,15 +394,3 @@ func (s *serverConn) next(b *batch) {
 		st.readyLocked()
 	}
 }
-
-// allConnsLocked returns what Close has to close.
-func (e *Environment) allConnsLocked() []interface{ close(error) } {
-	var all []interface{ close(error) }
-	for _, c := range e.conns {
-		all = append(all, c)
-	}
-	for s := range e.servers {
-		all = append(all, s)
-	}
-	return all
-}

@@ -99,6 +99,12 @@ type history struct {
 	usedIDs map[int64]int64 // checkpoint number > epoch
 	log     []string
 	bad     []string
+	epochs  map[int64]int // epoch > attempt
+	fenced  []int64       // epochs that were told so
+}
+
+func newHistory() *history {
+	return &history{tried: map[int64]bool{}, usedIDs: map[int64]int64{}, epochs: map[int64]int{}}
 }
 
 func (h *history) now(format string, args ...any) int64 {
@@ -109,7 +115,8 @@ func (h *history) now(format string, args ...any) int64 {
 	return h.clock
 }
 
-func (h *history) check() error {
+// check judges what happened; top is the highest epoch that exists.
+func (h *history) check(top int64) error {
 	if len(h.bad) > 0 {
 		return errors.New(h.bad[0])
 	}
@@ -137,6 +144,11 @@ func (h *history) check() error {
 			}
 		}
 	}
+	for _, e := range h.fenced {
+		if e == top && len(h.ends) == 0 {
+			return fmt.Errorf("epoch %d was fenced, there is none above", e)
+		}
+	}
 	if len(h.ends) > 1 {
 		return fmt.Errorf("the job ended in epochs %d and %d", h.ends[0].epoch, h.ends[1].epoch)
 	}
@@ -146,21 +158,32 @@ func (h *history) check() error {
 // live is one application attempt's life: acquire, take over, store pointers, perhaps end the job.
 func (h *history) live(ctx context.Context, s *FileStore, n, pointers int, end bool) {
 	id := graph.JobID{ID: graph.ID{1}}
+	var epoch int64
 	again := func(what string, fn func() error) error { // as coordinator.Runner does
 		for {
 			err := fn()
+			if errors.Is(err, ErrFenced) {
+				h.mu.Lock()
+				h.fenced = append(h.fenced, epoch)
+				h.mu.Unlock()
+			}
 			if !errors.Is(err, errLost) {
 				return err
 			}
 			h.now("attempt %d: %s: lost answer", n, what)
 		}
 	}
-	var epoch int64
 	if err := again("acquire", func() (err error) { epoch, err = s.AcquireEpoch(ctx, "test"); return err }); err != nil {
 		h.now("attempt %d: acquire: %v", n, err)
 		return
 	}
 	h.now("attempt %d: epoch %d", n, epoch)
+	h.mu.Lock()
+	if by, dup := h.epochs[epoch]; dup {
+		h.bad = append(h.bad, fmt.Sprintf("attempts %d and %d have both epoch %d", by, n, epoch))
+	}
+	h.epochs[epoch] = n
+	h.mu.Unlock()
 	if err := again("put", func() error { return s.PutJob(ctx, Job{ID: id, Name: "job"}) }); err != nil {
 		h.now("attempt %d: put: %v", n, err)
 		return
@@ -231,7 +254,7 @@ func (h *history) use(id, epoch int64) {
 func TestContendingAttemptsNeverBothWrite(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inner := mem.New("ha")
-		h := &history{tried: map[int64]bool{}, usedIDs: map[int64]int64{}}
+		h := newHistory()
 		var all []*attempt
 		for n := range rapid.IntRange(2, 4).Draw(t, "attempts") {
 			a := &attempt{n: n, turn: make(chan bool), yield: make(chan struct{})}
@@ -264,7 +287,7 @@ func TestContendingAttemptsNeverBothWrite(t *testing.T) {
 				}
 			}
 		}
-		if err := h.check(); err != nil {
+		if err := h.check(top(t, inner, "/ha")); err != nil {
 			for _, l := range h.log {
 				t.Log(l)
 			}
@@ -279,17 +302,25 @@ func TestContendingAttemptsOnDisk(t *testing.T) {
 	f := local.New(local.WithoutSync())
 	for round := range 30 {
 		dir := t.TempDir()
-		h := &history{tried: map[int64]bool{}, usedIDs: map[int64]int64{}}
+		h := newHistory()
 		var wg sync.WaitGroup
 		for n := range 3 {
 			wg.Go(func() { h.live(t.Context(), NewFileStore(f, dir, zerolog.Nop()), n, 25, n == 2) })
 		}
 		wg.Wait()
-		if err := h.check(); err != nil {
+		if err := h.check(top(t, f, dir)); err != nil {
 			for _, l := range h.log {
 				t.Log(l)
 			}
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}
+}
+
+func top(t rapid.TB, f fs.FileSystem, dir string) int64 {
+	epochs, err := NewFileStore(f, dir, zerolog.Nop()).numbered(context.Background(), epochPrefix)
+	if err != nil || len(epochs) == 0 {
+		t.Fatalf("epochs %v, %v", epochs, err)
+	}
+	return epochs[len(epochs)-1]
 }

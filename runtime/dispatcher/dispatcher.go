@@ -39,7 +39,9 @@ type Options struct {
 	// Launcher runs coordinator processes; nil for jobs that have none (tests).
 	Launcher Launcher
 	Epoch    int64
-	Logger   zerolog.Logger
+	// CancelTimeout is how long tasks may take to end before their worker is killed; 30 s by default.
+	CancelTimeout time.Duration
+	Logger        zerolog.Logger
 }
 
 // Dispatcher is safe for concurrent use.
@@ -132,7 +134,7 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 	}
 	opts := jobmaster.Options{JobID: s.JobID, Graph: s.Graph, Args: s.Args, Config: d.effective(s), Epoch: d.opts.Epoch, Pointer: pointer, FirstID: first,
 		Artifact:  &pb.Artifact{Uri: s.Artifact.URI, Sha256: s.Artifact.SHA256, Size: s.Artifact.Size, Name: s.Artifact.Name},
-		Resources: d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, Logger: d.opts.Logger}
+		Resources: d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, CancelTimeout: d.opts.CancelTimeout, Logger: d.opts.Logger}
 	if d.opts.Launcher != nil {
 		opts.LaunchCoordinator = func(ctx context.Context, cfg rpc.ProcessConfig) (rpc.CoordinatorLink, func() string, error) {
 			return d.opts.Launcher.LaunchCoordinator(ctx, cfg, s.Artifact)

@@ -91,17 +91,28 @@ func (l *ProcessLauncher) LaunchCoordinator(ctx context.Context, cfg rpc.Process
 	case link := <-links:
 		return link, stop, nil
 	case <-proc.Done():
-		how := stop()
-		if how == "" {
-			how = "exit code 0"
-		}
-		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: the process ended before it connected (does it call stream.Main?): %s", how)
+		stop()
+		return nil, nil, &ExitError{Exit: proc.Wait()}
 	case <-ctx.Done():
 		proc.Stop(0)
 		stop()
 		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: %w", context.Cause(ctx))
 	}
 }
+
+// ExitError is a coordinator process that ended before it connected.
+type ExitError struct{ Exit taskmanager.Exit }
+
+func (e *ExitError) Error() string {
+	how := e.Exit.Reason
+	if e.Exit.Code == 0 {
+		how = "it ended in order (does it call stream.Main?)"
+	}
+	return "dispatcher: launch coordinator: " + how
+}
+
+// Permanent reports whether another try would end the same way.
+func (e *ExitError) Permanent() bool { return rpc.BuildFailed(e.Exit.Code, e.Exit.Reason) }
 
 // InProcess runs the coordinator's code as a goroutine of this process.
 type InProcess struct {

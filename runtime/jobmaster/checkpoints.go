@@ -62,7 +62,7 @@ func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *
 	if err != nil {
 		return nil, fmt.Errorf("jobmaster: open execution.checkpointing.dir: %w", err)
 	}
-	c := &checkpoints{j: j, storage: storage.New(f, path, j.opts.JobID)}
+	c := &checkpoints{j: j, storage: storage.New(f, path, j.opts.JobID, storage.WithRegistry(j.opts.FS))}
 	if config.CheckpointInterval.Value(conf) > 0 {
 		if err := c.storage.CheckWritable(ctx); err != nil {
 			return nil, err

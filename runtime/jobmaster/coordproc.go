@@ -2,8 +2,8 @@ package jobmaster
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -70,7 +70,7 @@ func (j *JobMaster) launchCoordinator() {
 	})
 	j.beside(func(ctx context.Context) {
 		link, stop, err := j.opts.LaunchCoordinator(ctx, rpc.ProcessConfig{JobID: j.id, JobName: j.graph.Name, Fingerprint: j.graph.Fingerprint,
-			Config: j.opts.Config, Args: j.opts.Args})
+			Config: j.opts.Config, Args: j.opts.Args, Graph: j.graphJSON})
 		var taken atomic.Bool
 		j.q.Post(func() {
 			if taken.CompareAndSwap(false, true) {
@@ -98,7 +98,13 @@ func (j *JobMaster) coordinatorLaunched(n int, link rpc.CoordinatorLink, stop fu
 	}
 	j.coord.starting = false
 	if err != nil {
-		j.fail(scheduler.Failure{Kind: "coordinator", Death: true, Message: fmt.Sprintf("the coordinator process could not be started: %v", err)})
+		text, tail := exitText(err.Error())
+		f := scheduler.Failure{Kind: "coordinator", Death: true, Message: "the coordinator process could not be started: " + text, Detail: tail}
+		var permanent interface{ Permanent() bool }
+		if errors.As(err, &permanent) && permanent.Permanent() {
+			f.Fatal = true
+		}
+		j.fail(f)
 		return
 	}
 	j.coord.link, j.coord.stop, j.coord.hello, j.coord.started = link, stop, false, nil
@@ -198,7 +204,7 @@ func (j *JobMaster) coordinatorGone(n int, err error) {
 		if how == "" {
 			how = err.Error()
 		}
-		reason, tail, _ := strings.Cut(how, "\n")
+		reason, tail := exitText(how)
 		j.q.Post(func() {
 			j.fail(scheduler.Failure{Kind: "coordinator", Death: true, Detail: tail, Message: "the coordinator process ended: " + reason})
 			j.startCoordinators() // while the job restarts for another reason

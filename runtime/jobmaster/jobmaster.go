@@ -30,15 +30,16 @@ type JobMaster struct {
 	start time.Time
 
 	// The rest belongs to the loop.
-	ctx     context.Context // life of the loop; ends what runs beside it
-	wg      sync.WaitGroup  // what runs beside the loop
-	timers  map[*time.Timer]struct{}
-	graph   *graph.JobGraph // with max parallelisms set
-	sched   *scheduler.Scheduler
-	ckpt    *checkpoints // nil when the job can take none
-	initial *metadata.Checkpoint
-	ops     map[string]graph.VertexID // vertex of each operator
-	vertex  map[graph.VertexID]*graph.Vertex
+	ctx       context.Context // life of the loop; ends what runs beside it
+	wg        sync.WaitGroup  // what runs beside the loop
+	timers    map[*time.Timer]struct{}
+	graph     *graph.JobGraph // with max parallelisms set
+	graphJSON []byte          // the submitted one, for job processes
+	sched     *scheduler.Scheduler
+	ckpt      *checkpoints // nil when the job can take none
+	initial   *metadata.Checkpoint
+	ops       map[string]graph.VertexID // vertex of each operator
+	vertex    map[graph.VertexID]*graph.Vertex
 
 	workers map[string]*workerState // by TaskManager
 	slots   []resourcemanager.Slot

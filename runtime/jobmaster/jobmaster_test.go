@@ -463,16 +463,16 @@ func TestWorkerThatNeverComesUpIsPacedByTheStrategy(t *testing.T) {
 }
 
 func TestStuckTasksLoseTheirWorker(t *testing.T) {
-	w := &jobtest.World{Stuck: true}
-	r := start(t, w, nil, func(o *minicluster.Options) { o.TaskManagers = 3 })
-	_ = r
+	w := &jobtest.World{}
+	r := start(t, w, nil, func(o *minicluster.Options) { o.TaskManagers, o.CancelTimeout = 3, 50*time.Millisecond })
 	r.running()
-	k := w.Workers()[0]
-	k.Fail(k.Tasks()[0], &pb.Failure{Message: "x"})
-	// jobmaster.Options.CancelTimeout is 30 s; what is stuck is cancelled by the death of the workers.
-	for _, o := range w.Workers() {
-		o.Kill("gone")
-	}
+	workers := w.Workers()
+	w.SetStuck(workers[1])
+	workers[0].Fail(workers[0].Tasks()[0], &pb.Failure{Message: "x"})
 	r.until("restart", func() bool { return r.details().Restarts == 1 })
 	r.running()
+	now := w.Workers()
+	if slices.Contains(now, workers[1]) || !slices.Contains(now, workers[0]) || !slices.Contains(now, workers[2]) {
+		t.Fatal("the worker with the stuck task, and no other, was to be replaced")
+	}
 }

@@ -2,6 +2,7 @@ package jobmaster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -131,6 +132,11 @@ func (j *JobMaster) begin(s started) {
 	}
 	if err := checkEdges(j.graph); err != nil {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
+		return
+	}
+	var err error
+	if j.graphJSON, err = json.Marshal(j.opts.Graph); err != nil {
+		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: fmt.Sprintf("jobmaster: encode the job graph: %v", err)})
 		return
 	}
 	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config),

@@ -10,6 +10,7 @@ import (
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
@@ -60,7 +61,7 @@ func (j *JobMaster) startWorker(tm string) {
 	}
 	j.workers[tm] = &workerState{}
 	if err := j.opts.Resources.Send(tm, &pb.TaskManagerDown{Msg: &pb.TaskManagerDown_StartWorker{StartWorker: &pb.StartWorker{
-		JobId: j.id, Artifact: j.opts.Artifact, Args: j.opts.Args, Config: j.opts.Config, Fingerprint: j.graph.Fingerprint, JobName: j.graph.Name}}}); err != nil {
+		JobId: j.id, Artifact: j.opts.Artifact, Args: j.opts.Args, Config: j.opts.Config, Fingerprint: j.graph.Fingerprint, JobName: j.graph.Name, Graph: j.graphJSON}}}); err != nil {
 		j.log.Debug().Err(err).Msg("start worker") // TaskManagerLost follows
 	}
 }
@@ -204,9 +205,12 @@ func (j *JobMaster) workerExited(tm string, e *pb.WorkerExited) {
 		return
 	}
 	delete(j.workers, tm)
-	reason, tail, _ := strings.Cut(e.GetReason(), "\n")
-	j.step(scheduler.WorkerDown{TaskManager: tm, Process: true, Failure: scheduler.Failure{Kind: "worker", Death: true, Detail: tail, TaskManager: tm,
-		Message: fmt.Sprintf("the worker process %d on %s ended: %s", e.GetPid(), j.where(tm), reason)}})
+	text, tail := exitText(e.GetReason())
+	f := scheduler.Failure{Kind: "worker", Death: true, Detail: tail, TaskManager: tm, Message: fmt.Sprintf("the worker process %d on %s ended: %s", e.GetPid(), j.where(tm), text)}
+	if w.hello == nil && rpc.BuildFailed(int(e.GetExitCode()), e.GetReason()) {
+		f.Kind, f.Fatal, f.Death = "graph", true, false
+	}
+	j.step(scheduler.WorkerDown{TaskManager: tm, Process: true, Failure: f})
 	if j.result != nil || j.sched == nil {
 		return
 	}
@@ -214,6 +218,16 @@ func (j *JobMaster) workerExited(tm string, e *pb.WorkerExited) {
 		j.startWorker(tm)
 	}
 	j.checkPrepared()
+}
+
+// exitText splits the words about a process's end into one line that says most and the last lines of its standard error.
+func exitText(reason string) (text, tail string) {
+	text, tail, _ = strings.Cut(reason, "\n")
+	text = strings.TrimSuffix(text, "; last lines of its standard error:")
+	if s := rpc.Summary(tail); s != "" && tail != "" {
+		text += ": " + s
+	}
+	return text, tail
 }
 
 func (j *JobMaster) where(tm string) string {

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -53,4 +54,28 @@ type ProcessConfig struct {
 	MemoryBytes   int64    `json:"memoryBytes,omitempty"` // the container's share for this process
 	Dirs          []string `json:"dirs,omitempty"`        // private local folders, one per disk, removed after the process
 	LogDir        string   `json:"logDir,omitempty"`
+}
+
+// exitBuild is the exit code of a job process that cannot build the job's graph; Go's runtime uses it for panics, too.
+const exitBuild = 2
+
+// BuildFailed reports whether a job process ended because it could not build the job's graph, which no restart heals: its exit code says
+// so, and it did not panic. reason is the exit in words with the last lines of standard error.
+func BuildFailed(exitCode int, reason string) bool {
+	return exitCode == exitBuild && !strings.Contains(reason, "\ngoroutine ")
+}
+
+// Summary is the line of a process's last words that says most: its panic, or else the last line.
+func Summary(lastLines string) string {
+	best := ""
+	for line := range strings.Lines(lastLines) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
+			return line
+		}
+		if line != "" {
+			best = line
+		}
+	}
+	return best
 }

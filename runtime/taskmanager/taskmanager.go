@@ -267,7 +267,7 @@ func (t *TaskManager) register(link rpc.TaskManagerUplink) (*pb.Registered, erro
 		t.epoch, t.up = m.Registered.GetEpoch(), link
 		// Whoever leads now has written the running tasks off. They go before anything of the new leader reaches the workers.
 		for _, w := range t.workers {
-			w.send(&pb.WorkerDown{Msg: &pb.WorkerDown_Cancel{Cancel: &pb.CancelTasks{All: true}}})
+			w.cancelAll()
 		}
 		return m.Registered, nil
 	default:

@@ -3,9 +3,11 @@ package taskmanager
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -23,10 +25,19 @@ type worker struct {
 	cancel   context.CancelFunc // of what precedes the launch
 	next     *pb.StartWorker    // to start when this one has ended
 	timers   []*time.Timer
+	tasks    map[string]bool // deployed, and not known to have ended
+}
+
+// cancelAll cancels every task: those known here by their ids, and whatever else there may be.
+func (w *worker) cancelAll() {
+	w.send(&pb.WorkerDown{Msg: &pb.WorkerDown_Cancel{Cancel: &pb.CancelTasks{ExecutionIds: slices.Sorted(maps.Keys(w.tasks)), All: true}}})
 }
 
 // send passes a message on; before the worker is connected there is nothing that it could mean.
 func (w *worker) send(down *pb.WorkerDown) {
+	for _, t := range down.GetDeploy().GetTasks() {
+		w.tasks[t.GetExecutionId()] = true
+	}
 	if w.link != nil {
 		_ = w.link.Send(down) // a broken link is the worker's end, reported as such
 	}
@@ -77,7 +88,7 @@ func (t *TaskManager) startWorker(s *pb.StartWorker) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &worker{t: t, start: s, cancel: cancel}
+	w := &worker{t: t, start: s, cancel: cancel, tasks: map[string]bool{}}
 	t.workers[s.GetJobId()] = w
 	t.wg.Go(func() { w.run(ctx) })
 }
@@ -127,7 +138,7 @@ func (w *worker) live(ctx context.Context) (Exit, int) {
 	}()
 	proc, err := t.opts.Launcher.Launch(ctx, LaunchSpec{
 		Start: s,
-		Config: rpc.ProcessConfig{JobID: s.GetJobId(), JobName: s.GetJobName(), Fingerprint: s.GetFingerprint(), Config: s.GetConfig(), Args: s.GetArgs(),
+		Config: rpc.ProcessConfig{JobID: s.GetJobId(), JobName: s.GetJobName(), Fingerprint: s.GetFingerprint(), Config: s.GetConfig(), Args: s.GetArgs(), Graph: s.GetGraph(),
 			TaskManagerID: t.opts.ID, Host: t.opts.Host, Slots: t.opts.Slots, MemoryBytes: t.opts.MemoryBytes, Dirs: dirs, LogDir: t.opts.LogDir},
 		Artifact: func(ctx context.Context) (string, error) { return t.cache.get(ctx, s.GetArtifact()) },
 	})
@@ -189,6 +200,12 @@ func (w *worker) relay(ctx context.Context, link rpc.WorkerLink) {
 			}
 			t.mu.Lock()
 			w.hello = h
+			t.mu.Unlock()
+		}
+		switch st := up.GetTaskState(); st.GetState() {
+		case pb.TaskState_FINISHED, pb.TaskState_CANCELED, pb.TaskState_FAILED:
+			t.mu.Lock()
+			delete(w.tasks, st.GetExecutionId())
 			t.mu.Unlock()
 		}
 		t.report(ctx, envelope(job, up))

@@ -41,8 +41,6 @@ type World struct {
 	Bounded bool
 	// Mute drops acknowledgements.
 	Mute func(checkpoint int64) bool
-	// Stuck makes tasks ignore CancelTasks.
-	Stuck bool
 	// Preflight fails the coordinator process's start.
 	Preflight *pb.Failure
 
@@ -66,6 +64,7 @@ type Worker struct {
 
 	mu    sync.Mutex
 	tasks map[string]*pb.TaskDeployment
+	stuck bool
 }
 
 // RunWorker is minicluster.Options.RunWorker.
@@ -120,6 +119,19 @@ func (w *World) RunWorker(ctx context.Context, link rpc.WorkerUplink, cfg rpc.Pr
 	}
 }
 
+// SetStuck makes the worker's tasks ignore CancelTasks.
+func (w *World) SetStuck(k *Worker) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stuck = true
+}
+
+func (k *Worker) isStuck() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stuck
+}
+
 // SetOnDeploy replaces OnDeploy while the job runs.
 func (w *World) SetOnDeploy(fn func(t *pb.TaskDeployment) *pb.Failure) {
 	w.mu.Lock()
@@ -162,7 +174,7 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 			ids = k.Tasks()
 		}
 		for _, id := range ids {
-			if !w.Stuck {
+			if !k.isStuck() {
 				k.end(id, pb.TaskState_CANCELED, nil)
 			}
 		}

@@ -874,6 +874,7 @@ type StartWorker struct {
 	Config        map[string]string      `protobuf:"bytes,4,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // the job's effective configuration
 	Fingerprint   string                 `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	JobName       string                 `protobuf:"bytes,6,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
+	Graph         []byte                 `protobuf:"bytes,7,opt,name=graph,proto3" json:"graph,omitempty"` // the job graph as JSON, so that a worker that builds another one can say what differs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -948,6 +949,13 @@ func (x *StartWorker) GetJobName() string {
 		return x.JobName
 	}
 	return ""
+}
+
+func (x *StartWorker) GetGraph() []byte {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
 }
 
 type Artifact struct {
@@ -3536,14 +3544,15 @@ const file_runtime_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05final\x18\x02 \x01(\bR\x05final\"\"\n" +
 	"\bShutdown\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xaf\x02\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xc5\x02\n" +
 	"\vStartWorker\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x128\n" +
 	"\bartifact\x18\x02 \x01(\v2\x1c.thalweg.runtime.v1.ArtifactR\bartifact\x12\x12\n" +
 	"\x04args\x18\x03 \x03(\tR\x04args\x12C\n" +
 	"\x06config\x18\x04 \x03(\v2+.thalweg.runtime.v1.StartWorker.ConfigEntryR\x06config\x12 \n" +
 	"\vfingerprint\x18\x05 \x01(\tR\vfingerprint\x12\x19\n" +
-	"\bjob_name\x18\x06 \x01(\tR\ajobName\x1a9\n" +
+	"\bjob_name\x18\x06 \x01(\tR\ajobName\x12\x14\n" +
+	"\x05graph\x18\a \x01(\fR\x05graph\x1a9\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\\\n" +

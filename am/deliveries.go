@@ -150,11 +150,17 @@ func cleanDiagnostics(s string) string {
 	var out []string
 	for _, l := range strings.Split(s, "\n") {
 		l = strings.TrimSpace(l)
+		if strings.HasPrefix(l, "[") { // the time of each entry
+			if _, rest, ok := strings.Cut(l, "]"); ok {
+				l = strings.TrimSpace(rest)
+			}
+		}
 		switch {
 		case l == "", strings.HasPrefix(l, "at "), strings.HasPrefix(l, "Exception from container-launch"), strings.HasPrefix(l, "Container id:"),
 			strings.HasPrefix(l, "Exit code:"), strings.HasPrefix(l, "Stack trace:"), strings.HasPrefix(l, "Shell output:"), strings.HasPrefix(l, "Shell error output:"),
 			strings.HasPrefix(l, "For more detailed output"), strings.HasPrefix(l, "Last 4096 bytes of"), strings.HasPrefix(l, "Error file:"),
-			strings.HasPrefix(l, "Container exited with a non-zero exit code"):
+			strings.HasPrefix(l, "Container exited with a non-zero exit code"), strings.HasPrefix(l, "Container killed on request. Exit code"),
+			l == "Killed by external signal":
 			continue
 		}
 		out = append(out, l)

@@ -79,17 +79,13 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 		Dur("since_submit", start.Sub(time.UnixMilli(c.App.Submitted))).Msg("application master starts")
 	defer func() { log.Err(err).Msg("application master ends") }()
 	defer m.close()
-	if err := m.boot(ctx); err != nil {
+	if err = m.boot(ctx); err != nil {
 		return err
 	}
-	out, err := m.run(ctx)
-	switch {
-	case errors.Is(err, resourcemanager.ErrFenced), errors.Is(err, ha.ErrFenced):
+	if err = m.run(ctx); errors.Is(err, resourcemanager.ErrFenced) || errors.Is(err, ha.ErrFenced) {
 		return fmt.Errorf("am: this attempt gives up: %w", err)
-	case err != nil:
-		return err
 	}
-	return m.end(ctx, out)
+	return err
 }
 
 // boot takes the epoch and makes what needs no ResourceManager.

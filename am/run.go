@@ -22,14 +22,14 @@ import (
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
 
-// run serves, registers, brings the job up and waits for its end. An error means that the attempt failed and another one may follow; what
-// another attempt could not do better is an outcome.
-func (m *master) run(ctx context.Context) (outcome, error) {
-	ctx, cancel := context.WithCancel(ctx)
+// run serves, registers, brings the job up, waits for its end and ends the application. An error means that the attempt failed and
+// another one may follow.
+func (m *master) run(parent context.Context) error {
+	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	work := filepath.Join(m.c.WorkDir, "job")
 	if err := os.MkdirAll(work, 0o700); err != nil {
-		return outcome{}, fmt.Errorf("am: %w", err)
+		return fmt.Errorf("am: %w", err)
 	}
 	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: func(ctx context.Context, a dispatcher.Artifact) (string, error) {
 		return fetch(ctx, m.files, container.File{Name: a.Name, URI: a.URI, SHA256: a.SHA256, Size: a.Size}, work)
@@ -38,30 +38,42 @@ func (m *master) run(ctx context.Context) (outcome, error) {
 	defer d.Close()
 	stop, err := m.serve(ctx, d)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
-	defer stop()
+	defer stop() // after the end: TaskManagers are told by it, and the job's last state can be read until then
+	out, err := m.lead(ctx, d, work)
+	if err != nil {
+		d.Close() // suspends the job before its TaskManagers' links break, which would look like their deaths
+		return err
+	}
+	return m.end(parent, out)
+}
 
+// lead registers, brings the job up and waits for its end. What another attempt could not do better is an outcome, all else an error.
+func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string) (outcome, error) {
 	// The program is fetched and asked for its graph while the ResourceManager takes the registration.
+	prepare, cancel := context.WithCancel(ctx)
 	prepared := make(chan preparation, 1)
-	go func() { prepared <- m.prepare(ctx, work) }()
-	if err := m.manager.Start(ctx); err != nil {
+	go func() { prepared <- m.prepare(prepare, work) }()
+	waited := false
+	defer func() {
 		cancel()
-		<-prepared
+		if !waited {
+			<-prepared
+		}
+	}()
+	if err := m.manager.Start(ctx); err != nil {
 		return outcome{}, err
 	}
 	m.phase("registered")
 	if err := m.store.PublishLeader(ctx, ha.Leader{Address: m.leader, Web: m.webURL}); err != nil {
-		cancel()
-		<-prepared
 		return outcome{}, fmt.Errorf("am: publish the leader: %w", err)
 	}
 	var p preparation
 	select {
 	case p = <-prepared:
+		waited = true
 	case err := <-m.fatal:
-		cancel()
-		<-prepared
 		return fatalOutcome(err)
 	}
 	if p.err != nil {

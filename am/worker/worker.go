@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -64,20 +63,16 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	for k, v := range memory.Environment(shares.Worker, shares.Cores) {
 		env = append(env, k+"="+v)
 	}
+	early := startPrefetch(ctx, files, c.App.Artifact, private)
+	defer early.stop()
 	leader := &leaders{app: c.App, files: files, log: log}
 	tm, err := taskmanager.New(taskmanager.Options{
 		ID: c.ID, Host: c.Host, Slots: config.TaskSlots.Value(c.App.Config), MemoryBytes: int64(shares.Container), Cores: shares.Cores,
 		NodeHTTPAddress: c.NodeHTTPAddress, Dirs: dirs, LogDir: c.LogDir, Config: c.App.Config,
 		Leader: leader.find, RPC: rpc.Options{Token: c.App.Token},
 		Launcher: &taskmanager.ProcessLauncher{Dir: private, LogDir: c.LogDir, Env: env, Logger: log},
-		OpenURI: func(ctx context.Context, uri string) (io.ReadCloser, error) {
-			f, p, err := files.Resolve(ctx, uri)
-			if err != nil {
-				return nil, err
-			}
-			return f.Open(ctx, p)
-		},
-		Logger: log, GiveUp: config.RegistrationTimeout.Value(c.App.Config),
+		OpenURI:  early.open,
+		Logger:   log, GiveUp: config.RegistrationTimeout.Value(c.App.Config),
 	})
 	if err != nil {
 		return err

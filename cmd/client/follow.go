@@ -78,6 +78,9 @@ func (f *follower) follow(parent context.Context) error {
 // look asks the master, where there is one, and shows what it says.
 func (f *follower) look(ctx context.Context, app control.Application) {
 	state := app.State
+	if state == "RUNNING" { // of the master; the job's own state is not known yet
+		state = "STARTING"
+	}
 	var line string
 	if app.REST != "" {
 		if f.rest == nil || f.rest.Base() != strings.TrimSuffix(app.REST, "/") { // another attempt has another address

@@ -83,7 +83,11 @@ func (c *cli) list(ctx context.Context, all bool) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\t-\t%s\t%s\n", r.Application, r.Name, state, r.Error, since(r.Started)) //nolint:errcheck // to the terminal
 		}
 		for _, j := range r.Jobs {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Application, j.Name, state, j.ID, j.State, since(j.StartTime)) //nolint:errcheck // to the terminal
+			name := r.Name
+			if name == "" {
+				name = j.Name
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Application, name, state, j.ID, j.State, since(j.StartTime)) //nolint:errcheck // to the terminal
 		}
 	}
 	return w.Flush()

@@ -1,0 +1,277 @@
+package submit_test
+
+import (
+	"context"
+	"errors"
+	iofs "io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/am"
+	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/am/submit"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/mem"
+	"github.com/thalweg/thalweg/yarnrpc/client"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
+	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
+	"github.com/thalweg/thalweg/yarnrpc/token"
+	"github.com/thalweg/thalweg/yarnrpc/yarn"
+	"github.com/thalweg/thalweg/yarnrpc/yarnfake"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a fake ResourceManager and a file system in memory.
+type rig struct {
+	t    *testing.T
+	fake *yarnfake.Cluster
+	yarn *client.Client
+	fs   fs.FileSystem
+	req  submit.Request
+}
+
+// readonly refuses to write below a folder.
+type readonly struct {
+	fs.FileSystem
+	below string
+	err   error
+}
+
+func (r readonly) Mkdir(ctx context.Context, p string, perm uint32) error {
+	if fs.Within(r.below, p) {
+		return r.err
+	}
+	return r.FileSystem.Mkdir(ctx, p, perm)
+}
+
+func (r readonly) Create(ctx context.Context, p string, overwrite bool) (fs.Writer, error) {
+	if fs.Within(r.below, p) {
+		return nil, r.err
+	}
+	return r.FileSystem.Create(ctx, p, overwrite)
+}
+
+func newRig(t *testing.T, opts ...yarnfake.Option) *rig {
+	t.Helper()
+	r := &rig{t: t, fs: mem.New("nn")}
+	var err error
+	if r.fake, err = yarnfake.Start(append([]yarnfake.Option{yarnfake.WithQueues("default", "streaming")}, opts...)...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.fake.Close() })
+	if r.yarn, err = client.New(r.fake.Conf()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.yarn.Close() })
+	lib := t.TempDir()
+	for _, n := range []string{am.MasterBinary, am.TaskManagerBinary, "job"} {
+		if err := os.WriteFile(filepath.Join(lib, n), []byte(n+" program"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reg := &fs.Registry{}
+	reg.Register("mem", func(context.Context, *url.URL) (fs.FileSystem, error) { return r.fs, nil })
+	r.req = submit.Request{
+		YARN: r.yarn, FS: reg, Hadoop: conf.FromMap(map[string]string{"fs.defaultFS": "mem://nn"}), Config: config.Configuration{}, User: "ann",
+		Artifact: filepath.Join(lib, "job"), Args: []string{"--in", "orders"}, LibDir: lib, Logger: zerolog.Nop(),
+	}
+	return r
+}
+
+func (r *rig) files() []string {
+	var out []string
+	var walk func(dir string)
+	walk = func(dir string) {
+		list, err := r.fs.List(r.t.Context(), dir)
+		if err != nil {
+			return
+		}
+		for _, i := range list {
+			out = append(out, i.Path)
+			if i.IsDir {
+				walk(i.Path)
+			}
+		}
+	}
+	walk("/")
+	return out
+}
+
+func TestSubmission(t *testing.T) {
+	var seen yarnfake.Launch
+	started := make(chan struct{})
+	r := newRig(t, yarnfake.WithRunner(func(ctx context.Context, l yarnfake.Launch) (int32, string) {
+		seen = l
+		close(started)
+		return yarnfake.Idle(ctx, l)
+	}))
+	r.req.Config = config.Configuration{"yarn.application.queue": "streaming", "yarn.tags": "a,B", "yarn.application.name": "orders", "kafka.sasl.password": "hunter22", "yarn.appmaster.vcores": "1"}
+	var phases []string
+	r.req.OnPhase = func(p submit.Phase) { phases = append(phases, p.Name) }
+	res, err := submit.Submit(t.Context(), r.req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	if strings.Join(phases, " ") != "check stage submit" || len(res.Phases) != 3 || res.Name != "orders" || len(res.JobID) != 32 {
+		t.Errorf("%v, %+v", phases, res)
+	}
+	rep, err := r.yarn.Report(t.Context(), res.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.GetName() != "orders" || rep.GetQueue() != "streaming" || rep.GetApplicationType() != "Thalweg" || strings.Join(rep.GetApplicationTags(), " ") != "a b" {
+		t.Errorf("%v", rep)
+	}
+	// What is secret is in the credentials and nowhere else.
+	a, err := container.FromCredentials(seen.Credentials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.JobID != res.JobID || a.ID != res.ID.String() || strings.Join(a.Args, " ") != "--in orders" || a.Token == "" || a.Config["kafka.sasl.password"] != "hunter22" {
+		t.Errorf("%+v", a)
+	}
+	if a.HA != res.Staging+"/ha" || a.Config["execution.checkpointing.dir"] != "mem://nn/user/ann/.thalweg/ckp" {
+		t.Errorf("HA %s, checkpoints %s", a.HA, a.Config["execution.checkpointing.dir"])
+	}
+	for _, kv := range seen.Context.GetEnvironment() {
+		if strings.Contains(kv.GetValue(), "hunter22") || strings.Contains(kv.GetValue(), a.Token) {
+			t.Errorf("a secret in the environment: %s", kv.GetKey())
+		}
+	}
+	if cmd := strings.Join(seen.Context.GetCommand(), " "); cmd != "exec ./thalweg-appmaster 1><LOG_DIR>/jobmanager.out 2><LOG_DIR>/jobmanager.err" {
+		t.Errorf("command %q", cmd)
+	}
+	if n := len(seen.Context.GetLocalResources()); n != 1 {
+		t.Errorf("%d local resources, want the master's program alone", n)
+	}
+	if v := seen.Context.GetLocalResources()[0].GetValue().GetVisibility(); v != yarnpb.LocalResourceVisibilityProto_PUBLIC {
+		t.Errorf("visibility %s", v)
+	}
+	env := map[string]string{}
+	for _, kv := range seen.Context.GetEnvironment() {
+		env[kv.GetKey()] = kv.GetValue()
+	}
+	if env["GOMEMLIMIT"] == "" || env["GOMAXPROCS"] != "1" {
+		t.Errorf("environment %v", env)
+	}
+}
+
+// Each fault is one line that names what, where and what to do, and leaves nothing behind.
+func TestFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		conf   config.Configuration
+		change func(r *rig)
+		want   []string
+	}{
+		"queue":          {conf: config.Configuration{"yarn.application.queue": "nowhere"}, want: []string{`"nowhere" does not exist`, "yarn.application.queue"}},
+		"master size":    {conf: config.Configuration{"jobmanager.memory.process.size": "64gb"}, want: []string{"application master", "65536 MiB", "8192 MiB", "jobmanager.memory.process.size"}},
+		"worker size":    {conf: config.Configuration{"taskmanager.memory.process.size": "64gb"}, want: []string{"TaskManager", "taskmanager.memory.process.size"}},
+		"worker cores":   {conf: config.Configuration{"taskmanager.numberOfTaskSlots": "99"}, want: []string{"99 vcores", "yarn.containers.vcores"}},
+		"too small":      {conf: config.Configuration{"taskmanager.memory.process.size": "128mb", "state.backend.type": "pebble", "taskmanager.memory.managed.fraction": "0.9"}, want: []string{"taskmanager.memory.process.size"}},
+		"staging URI":    {conf: config.Configuration{"yarn.staging-directory": "mem://nn"}, want: []string{"yarn.staging-directory", "no folder"}},
+		"staging scheme": {conf: config.Configuration{"yarn.staging-directory": "ftp://x/y"}, want: []string{"ftp"}},
+		"program": {change: func(r *rig) { _ = os.Remove(filepath.Join(r.req.LibDir, am.TaskManagerBinary)) },
+			want: []string{am.TaskManagerBinary, "THALWEG_LIB_DIR"}},
+		"staging": {change: func(r *rig) { r.fs = readonly{r.fs, "/user", iofs.ErrPermission} }, want: []string{"user ann may not write", "mem://nn/user/ann/.thalweg", "yarn.staging-directory"}},
+		"checkpoints": {conf: config.Configuration{"execution.checkpointing.dir": "mem://nn/ckp"}, change: func(r *rig) { r.fs = readonly{r.fs, "/ckp", iofs.ErrPermission} },
+			want: []string{"checkpoint folder mem://nn/ckp", "user ann", "execution.checkpointing.dir"}},
+		"NameNode": {change: func(r *rig) { r.fs = readonly{r.fs, "/user", fs.ErrUnavailable} }, want: []string{"does not answer", "fs.defaultFS", "NameNode"}},
+		"refused": {change: func(r *rig) {
+			r.fake.Refuse("submitApplication", &ipc.RemoteError{Class: string(yarn.ErrYarn), Message: "Maximum applications exceeded"})
+		}, want: []string{"Maximum applications exceeded"}},
+		"tokens": {change: func(r *rig) {
+			r.req.Tokens = func(context.Context, *token.Credentials) error { return errors.New("no ticket: run kinit") }
+		}, want: []string{"kinit"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			maps.Copy(r.req.Config, c.conf)
+			if c.change != nil {
+				c.change(r)
+			}
+			res, err := submit.Submit(t.Context(), r.req)
+			if err == nil {
+				t.Fatalf("accepted: %+v", res)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q lacks %q", err, w)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			if left := r.files(); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			for _, id := range r.fake.Applications() {
+				rep, err := r.yarn.Report(t.Context(), id)
+				if err == nil && rep.GetYarnApplicationState() != yarnpb.YarnApplicationStateProto_KILLED && rep.GetYarnApplicationState() != yarnpb.YarnApplicationStateProto_FAILED && rep.GetYarnApplicationState() != yarnpb.YarnApplicationStateProto_NEW {
+					t.Errorf("application %s is %s", id, rep.GetYarnApplicationState())
+				}
+			}
+		})
+	}
+}
+
+func TestResourceManagerAwayIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.fake.StopResourceManager()
+	y, err := client.New(r.fake.Conf(), client.WithMaxWait(200*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Close() //nolint:errcheck // end of the test
+	r.req.YARN = y
+	_, err = submit.Submit(t.Context(), r.req)
+	var u *client.UnreachableError
+	if !errors.As(err, &u) || !strings.Contains(err.Error(), "yarn.resourcemanager.address") {
+		t.Errorf("got %v", err)
+	}
+	if left := r.files(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestInterruptedSubmissionLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.req.OnPhase = func(p submit.Phase) {
+		if p.Name == "stage" {
+			cancel()
+		}
+	}
+	if _, err := submit.Submit(ctx, r.req); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if left := r.files(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestRoot(t *testing.T) {
+	h := conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020/"})
+	for in, want := range map[string]string{
+		"": "hdfs://nn:8020/user/ann/.thalweg", "/apps/t": "hdfs://nn:8020/apps/t", "hdfs://other/x": "hdfs://other/x", "file:///tmp/x": "file:///tmp/x",
+	} {
+		c := config.Configuration{}
+		if in != "" {
+			c["yarn.staging-directory"] = in
+		}
+		if got, err := submit.Root(c, h, "ann"); err != nil || got != want {
+			t.Errorf("Root(%q) = %s, %v; want %s", in, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/am/submit"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/staging/artifact"
+	"github.com/thalweg/thalweg/stream"
+	"github.com/thalweg/thalweg/yarnrpc/client"
+)
+
+// TestMain is also a job: the command line runs this binary as its artifact.
+func TestMain(m *testing.M) {
+	if os.Getenv(rpc.EnvRole) == rpc.RolePlan {
+		stream.Main("job", func(env *stream.Environment) error {
+			if slices.Contains(env.Args(), "bad") {
+				return errors.New("no topic")
+			}
+			env.FromCollection(1, 2).UID("in").Print().UID("out")
+			return nil
+		})
+	}
+	if os.Getenv(rpc.EnvConfig) != "" { // run here
+		b, err := os.ReadFile(os.Getenv(rpc.EnvConfig))
+		fmt.Println("config", string(b), err, "args", os.Args[1:])
+		if slices.Contains(os.Args, "fail") {
+			os.Exit(7)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// thalweg runs a command line and returns what it prints and its exit code.
+func thalweg(t *testing.T, env map[string]string, args ...string) (out, errs string, code int) {
+	t.Helper()
+	var o, e bytes.Buffer
+	if env == nil {
+		env = map[string]string{}
+	}
+	if env["THALWEG_CONF_DIR"] == "" {
+		env["THALWEG_CONF_DIR"] = t.TempDir()
+	}
+	c := newCLI(&o, &e, func(k string) string { return env[k] })
+	root := c.root()
+	root.SetOut(&o)
+	root.SetErr(&e)
+	root.SetArgs(rewrite(args))
+	code = c.report(root.ExecuteContext(t.Context()))
+	return o.String(), e.String(), code
+}
+
+func TestFlinksSpellings(t *testing.T) {
+	for in, want := range map[string]string{
+		"run -cm claim -s sp ./job -cm x":           "run --claimMode claim -s sp ./job -cm x",
+		"run -t local -d ./job -type native":        "run -t local -d ./job -type native",
+		"run -rm=claim ./job":                       "run --claimMode=claim ./job",
+		"stop -type native -p /x id":                "stop --type native -p /x id",
+		"savepoint id dir -type native -detached":   "savepoint id dir --type native --detached",
+		"run -D a=-cm ./job -cm":                    "run -D a=-cm ./job -cm",
+		"-t local run -p 3 -cm no_claim ./j -- -cm": "-t local run -p 3 --claimMode no_claim ./j -- -cm",
+		"submit -s -cm ./job":                       "submit -s -cm ./job",
+	} {
+		if got := strings.Join(rewrite(strings.Fields(in)), " "); got != want {
+			t.Errorf("%s\n got %s\nwant %s", in, got, want)
+		}
+	}
+}
+
+func TestRunHere(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := t.TempDir()
+	if err := os.WriteFile(filepath.Join(conf, "config.yaml"), []byte("parallelism.default: 2\npipeline.name: file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := thalweg(t, map[string]string{"THALWEG_CONF_DIR": conf}, "run", "-p", "5", "-Dpipeline.name=mine", "-s", "file:///sp", "-n", "-cm", "claim", self, "-p", "9", "--x")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, want := range []string{`"parallelism.default":"5"`, `"pipeline.name":"mine"`, `"execution.state-recovery.path":"file:///sp"`, `"execution.state-recovery.claim-mode":"claim"`, `"execution.state-recovery.ignore-unclaimed-state":"true"`, "args [-p 9 --x]"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q lacks %q", out, want)
+		}
+	}
+	if _, _, code := thalweg(t, nil, "run", self, "fail"); code != 7 {
+		t.Errorf("exit %d, want the program's", code)
+	}
+}
+
+func TestInfo(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := thalweg(t, nil, "info", "-o", "json", self)
+	var g struct {
+		Name     string           `json:"name"`
+		Vertices []map[string]any `json:"vertices"`
+	}
+	if err := json.Unmarshal([]byte(out), &g); err != nil || code != 0 || g.Name != "job" || len(g.Vertices) == 0 {
+		t.Errorf("%s %s %d %v", out, errs, code, err)
+	}
+	if _, errs, code := thalweg(t, nil, "info", self, "bad"); code != exitUsage || !strings.Contains(errs, "no topic") {
+		t.Errorf("%q, exit %d", errs, code)
+	}
+}
+
+func TestFaultsOfTheCommandLine(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		`did you mean "execution.checkpointing.interval"`: {"run", "-Dexecution.checkpointing.intervall=1s", self},
+		"want local or yarn-application":                  {"run", "-t", "mars", self},
+		"does not exist":                                  {"run", "./no-such-job"},
+		"requires at least 1 arg":                         {"run"},
+		"unknown flag: --nope":                            {"run", "--nope", self},
+		"unknown command":                                 {"fly"},
+		"-p -1":                                           {"run", "-p", "-1", self},
+		"want one of claim, no_claim":                     {"run", "-cm", "mine", self},
+		"want text or json":                               {"list", "-o", "xml"},
+		"want canonical or native":                        {"stop", "-type", "odd", "-m", "x:1"},
+		"-Dkey=value":                                     {"list", "-D", "=x"},
+	} {
+		out, errs, code := thalweg(t, nil, args...)
+		if code != exitUsage || !strings.Contains(errs, want) || strings.Count(strings.TrimSpace(errs), "\n") > 0 || out != "" {
+			t.Errorf("%v: exit %d, out %q, err %q; want %q", args, code, out, errs, want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for want, errs := range map[int][]error{
+		exitUsage:       {&artifact.Error{Text: "x"}, fmt.Errorf("y: %w", &client.QueueNotFoundError{Queue: "q"}), &submit.SizeError{}, control.ErrNotGiven, fmt.Errorf("%w: z", control.ErrNotFound)},
+		exitUnreachable: {&client.UnreachableError{Err: errors.New("x")}, &control.UnreachableError{Err: errors.New("x")}, fmt.Errorf("x: %w", fs.ErrUnavailable)},
+		exitInterrupted: {context.Canceled, &exitError{exitInterrupted, nil}},
+		exitFailed:      {errors.New("x"), &control.OperationError{Cause: "x"}, &control.StatusError{Code: 500}},
+	} {
+		for _, err := range errs {
+			if got := exitCode(err); got != want {
+				t.Errorf("%T %v: exit %d, want %d", err, err, got, want)
+			}
+		}
+	}
+}
+
+const id = "00112233445566778899aabbccddeeff"
+
+func TestOperationsByAddress(t *testing.T) {
+	state := "RUNNING"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method + " " + r.URL.Path {
+		case "GET /jobs/overview":
+			fmt.Fprintf(w, `{"jobs":[{"jid":%q,"name":"orders","state":%q,"start-time":1000}]}`, id, state) //nolint:errcheck // a test
+		case "GET /jobs/" + id:
+			fmt.Fprintf(w, `{"jid":%q,"state":%q}`, id, state) //nolint:errcheck // a test
+		case "PATCH /jobs/" + id:
+			state = "CANCELED"
+			w.WriteHeader(http.StatusAccepted)
+		case "POST /jobs/" + id + "/savepoints", "POST /jobs/" + id + "/stop":
+			_, _ = w.Write([]byte(`{"request-id":"t"}`))
+		case "GET /jobs/" + id + "/savepoints/t":
+			_, _ = w.Write([]byte(`{"status":{"id":"COMPLETED"},"operation":{"location":"file:///sp/1"}}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer s.Close()
+	addr := strings.TrimPrefix(s.URL, "http://")
+	if out, errs, code := thalweg(t, nil, "list", "-m", addr); code != 0 || !strings.Contains(out, "orders") || !strings.Contains(out, id) {
+		t.Errorf("list: %q %q %d", out, errs, code)
+	}
+	if out, errs, code := thalweg(t, nil, "savepoint", "-m", addr, "file:///sp"); code != 0 || out != "Savepoint completed: file:///sp/1\n" {
+		t.Errorf("savepoint: %q %q %d", out, errs, code)
+	}
+	if out, errs, code := thalweg(t, nil, "stop", "-m", addr, "-o", "json", id); code != 0 || !strings.Contains(out, `"location":"file:///sp/1"`) {
+		t.Errorf("stop: %q %q %d", out, errs, code)
+	}
+	if out, errs, code := thalweg(t, nil, "cancel", "-m", addr); code != 0 || !strings.Contains(out, "is CANCELED") {
+		t.Errorf("cancel: %q %q %d", out, errs, code)
+	}
+	if _, errs, code := thalweg(t, nil, "cancel", "-m", "127.0.0.1:1"); code != exitUnreachable || !strings.Contains(errs, "does not answer") {
+		t.Errorf("nobody there: %q %d", errs, code)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestConfigAndVersion(t *testing.T) {
+	if out, _, code := thalweg(t, nil, "config", "checkpointing.interval"); code != 0 || !strings.Contains(out, "execution.checkpointing.interval") {
+		t.Errorf("%q %d", out, code)
+	}
+	out, _, code := thalweg(t, nil, "version", "-o", "json")
+	var v struct{ Protocol int }
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 || v.Protocol == 0 {
+		t.Errorf("%q %d %v", out, code, err)
+	}
+	if out, _, code := thalweg(t, nil, "run", "--help"); code != 0 || !strings.Contains(out, "Everything after the artifact belongs to the program") {
+		t.Errorf("%q %d", out, code)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		if got := count(n); got != want {
+			t.Errorf("count(%d) = %s", n, got)
+		}
+	}
+	if got := bytesText(31 << 20); got != "31.0 MiB" {
+		t.Error(got)
+	}
+	if got := round(1234567 * time.Microsecond); got != "1.23s" {
+		t.Error(got)
+	}
+}

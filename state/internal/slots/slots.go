@@ -35,11 +35,11 @@ type Clock struct {
 	Epoch  uint64
 	frozen atomic.Uint64 // the latest epoch that a view holds, 0 when none
 	mu     sync.Mutex
-	active map[uint64]int
+	active map[uint64]bool
 }
 
 // NewClock starts in epoch 1.
-func NewClock() *Clock { return &Clock{Epoch: 1, active: map[uint64]int{}} }
+func NewClock() *Clock { return &Clock{Epoch: 1, active: map[uint64]bool{}} }
 
 // Freeze ends the epoch and returns it; the pages of it and of earlier ones stay as they are until Release.
 func (c *Clock) Freeze() uint64 {
@@ -47,7 +47,7 @@ func (c *Clock) Freeze() uint64 {
 	defer c.mu.Unlock()
 	e := c.Epoch
 	c.Epoch++
-	c.active[e]++
+	c.active[e] = true
 	c.frozen.Store(e)
 	return e
 }
@@ -56,9 +56,7 @@ func (c *Clock) Freeze() uint64 {
 func (c *Clock) Release(e uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active[e]--; c.active[e] <= 0 {
-		delete(c.active, e)
-	}
+	delete(c.active, e)
 	top := uint64(0)
 	for x := range c.active {
 		top = max(top, x)

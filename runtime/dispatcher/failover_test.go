@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -28,7 +29,13 @@ import (
 	"github.com/thalweg/thalweg/runtime/taskmanager"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(rpc.EnvRole) == rpc.RoleCoordinator {
+		coordinator(os.Args[1])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // world is what outlives an application master: the store, the TaskManagers with their workers, the job's scripted processes.
 type world struct {

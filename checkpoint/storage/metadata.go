@@ -110,14 +110,16 @@ func relativize(c metadata.Checkpoint, dir string) (metadata.Checkpoint, error) 
 // metadata.ErrTruncated, ErrCorrupt, ErrFormat, ErrVersion, fs.ErrScheme and those of the file system.
 func ReadMetadata(ctx context.Context, reg *fs.Registry, uri string) (metadata.Checkpoint, error) {
 	var none metadata.Checkpoint
-	root, p, err := split(uri)
+	root, _, err := split(uri)
 	if err != nil {
 		return none, fmt.Errorf("storage: read checkpoint: %w", err)
 	}
-	f, p, err := reg.Resolve(ctx, root+p)
+	r := roots{reg: reg}
+	f, p, err := r.at(ctx, uri)
 	if err != nil {
 		return none, fmt.Errorf("storage: read checkpoint %s: %w", uri, err)
 	}
+	defer func() { _ = r.close() }() // nothing was written
 	file := path.Join(p, MetadataName)
 	info, err := f.Stat(ctx, p)
 	if err == nil && !info.IsDir {

@@ -1,10 +1,64 @@
 package storage
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
+	"sync"
+
+	"github.com/thalweg/thalweg/fs"
 )
+
+// roots opens file systems through a registry, one per scheme and authority, and keeps them until close. Safe for concurrent use.
+type roots struct {
+	reg *fs.Registry
+	mu  sync.Mutex
+	all map[string]fs.FileSystem
+}
+
+// at returns the file system of a URI and the path inside of it.
+func (r *roots) at(ctx context.Context, uri string) (fs.FileSystem, string, error) {
+	root, p, err := split(uri)
+	if err != nil {
+		return nil, "", err
+	}
+	r.mu.Lock()
+	f := r.all[root]
+	r.mu.Unlock()
+	if f != nil {
+		return f, p, nil
+	}
+	opened, p, err := r.reg.Resolve(ctx, root+p)
+	if err != nil {
+		return nil, "", err
+	}
+	r.mu.Lock()
+	f = r.all[root]
+	if f == nil {
+		if r.all == nil {
+			r.all = map[string]fs.FileSystem{}
+		}
+		r.all[root] = opened
+	}
+	r.mu.Unlock()
+	if f == nil {
+		return opened, p, nil
+	}
+	return f, p, opened.Close() // somebody was faster
+}
+
+func (r *roots) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, f := range r.all {
+		errs = append(errs, f.Close())
+	}
+	r.all = nil
+	return errors.Join(errs...)
+}
 
 // split cuts a URI into scheme and authority ("hdfs://nn:8020", "file://") and a clean absolute path. A plain absolute path is file://.
 func split(uri string) (root, p string, err error) {

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"path"
 	"strconv"
-	"sync"
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/state"
@@ -17,15 +16,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Sink writes the files of one snapshot of one task. It implements state.Sink and is safe for concurrent use.
 type Sink struct {
-	reg               *fs.Registry
+	roots             roots
 	exclusive, shared string // URIs
 	sharedPrefix      string // of names, relative to exclusive
 	namePrefix        string
 	threshold         int64
 	err               error
-
-	mu    sync.Mutex
-	roots map[string]fs.FileSystem
 }
 
 // NewSink returns a sink for a checkpoint (TriggerCheckpoint.exclusive_dir and shared_dir, URIs). With an empty sharedDir, or one that
@@ -34,7 +30,7 @@ type Sink struct {
 // Streams of at most threshold bytes stay in memory and come back inline; others become a file, in one go: create, write, close. The
 // directory is made with the first file. A directory that is not a URI is reported by the first Create.
 func NewSink(reg *fs.Registry, exclusiveDir, sharedDir string, threshold int64) *Sink {
-	s := &Sink{reg: reg, exclusive: clean(exclusiveDir), threshold: threshold, roots: map[string]fs.FileSystem{}}
+	s := &Sink{roots: roots{reg: reg}, exclusive: clean(exclusiveDir), threshold: threshold}
 	_, p, err := split(exclusiveDir)
 	if err != nil {
 		s.err = err
@@ -66,31 +62,9 @@ func (s *Sink) Create(ctx context.Context, scope state.Scope) (state.Stream, err
 	return &stream{ctx: ctx, sink: s, scope: scope}, nil
 }
 
-func (s *Sink) resolve(ctx context.Context, uri string) (fs.FileSystem, string, error) {
-	return resolve(ctx, s.reg, &s.mu, s.roots, uri)
-}
-
-// resolve opens the file system of uri once per scheme and authority.
-func resolve(ctx context.Context, reg *fs.Registry, mu *sync.Mutex, roots map[string]fs.FileSystem, uri string) (fs.FileSystem, string, error) {
-	root, p, err := split(uri)
-	if err != nil {
-		return nil, "", err
-	}
-	mu.Lock()
-	f := roots[root]
-	mu.Unlock()
-	if f != nil {
-		return f, p, nil
-	}
-	f, p, err = reg.Resolve(ctx, root+p)
-	if err != nil {
-		return nil, "", err
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	roots[root] = f
-	return f, p, nil
-}
+// Close gives back the file systems that the sink has opened. A sink that is never closed keeps its share of them, which costs nothing
+// where the process works with them anyway. No stream may be open.
+func (s *Sink) Close() error { return s.roots.close() }
 
 // stream is used by one goroutine.
 type stream struct {
@@ -138,7 +112,7 @@ func (s *stream) open() error {
 	}
 	base := s.sink.namePrefix + randomHex(16)
 	s.uri, s.name = dir+"/"+base, prefix+base
-	f, p, err := s.sink.resolve(s.ctx, s.uri)
+	f, p, err := s.sink.roots.at(s.ctx, s.uri)
 	if err != nil {
 		return fmt.Errorf("storage: create %s: %w", s.uri, err)
 	}

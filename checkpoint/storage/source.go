@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"sync"
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/state"
@@ -17,16 +16,15 @@ import (
 var ErrDamaged = errors.New("state file is damaged")
 
 // Source reads state files. It implements state.Source and is safe for concurrent use.
-type Source struct {
-	reg   *fs.Registry
-	mu    sync.Mutex
-	roots map[string]fs.FileSystem
-}
+type Source struct{ roots roots }
 
 // NewSource returns a source that resolves FileRef.Base through reg.
 func NewSource(reg *fs.Registry) *Source {
-	return &Source{reg: reg, roots: map[string]fs.FileSystem{}}
+	return &Source{roots: roots{reg: reg}}
 }
+
+// Close gives back the file systems that the source has opened; see Sink.Close. No reader may be open.
+func (s *Source) Close() error { return s.roots.close() }
 
 // Open opens a state file. Sequential reads are verified: the Read that reaches the stored size with another checksum, goes beyond it,
 // or meets the end before it returns an error wrapping ErrDamaged. ReadAt is not verified. Inline content is verified here.
@@ -44,7 +42,7 @@ func (s *Source) Open(ctx context.Context, ref state.FileRef) (fs.Reader, error)
 	if err != nil {
 		return nil, fmt.Errorf("storage: open state file: %w", err)
 	}
-	f, p, err := resolve(ctx, s.reg, &s.mu, s.roots, uri)
+	f, p, err := s.roots.at(ctx, uri)
 	if err != nil {
 		return nil, fmt.Errorf("storage: open %s: %w", uri, err)
 	}

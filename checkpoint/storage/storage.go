@@ -49,14 +49,14 @@ const (
 type Storage struct {
 	fs  fs.FileSystem
 	dir string // path of <dir>/<job id>
-	reg *fs.Registry
+	far *roots // other file systems, nil without a registry
 }
 
 // Option changes what New returns.
 type Option func(*Storage)
 
 // WithRegistry lets a Storage reach savepoints and claimed checkpoints in other file systems than its own.
-func WithRegistry(reg *fs.Registry) Option { return func(s *Storage) { s.reg = reg } }
+func WithRegistry(reg *fs.Registry) Option { return func(s *Storage) { s.far = &roots{reg: reg} } }
 
 // New returns the storage of a job below dir, a path inside of f (as fs.Registry.Resolve returns it). It touches nothing.
 func New(f fs.FileSystem, dir string, job graph.JobID, opts ...Option) *Storage {
@@ -65,6 +65,14 @@ func New(f fs.FileSystem, dir string, job graph.JobID, opts ...Option) *Storage 
 		o(s)
 	}
 	return s
+}
+
+// Close gives back the other file systems that were opened (WithRegistry); its own stays the caller's.
+func (s *Storage) Close() error {
+	if s.far == nil {
+		return nil
+	}
+	return s.far.close()
 }
 
 // at finds the file system and the path of a URI.
@@ -76,10 +84,10 @@ func (s *Storage) at(ctx context.Context, uri string) (fs.FileSystem, string, er
 	if root == s.fs.URI() {
 		return s.fs, p, nil
 	}
-	if s.reg == nil {
+	if s.far == nil {
 		return nil, "", fmt.Errorf("%s is not in %s, the file system of the checkpoints", uri, s.fs.URI())
 	}
-	return s.reg.Resolve(ctx, root+p)
+	return s.far.at(ctx, root+p)
 }
 
 // Dir is the URI of the job's directory, <dir>/<job id>.

@@ -1,0 +1,138 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	iofs "io/fs"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/hdfs"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+)
+
+// onHDFS returns a file system of the cluster that HADOOP_CONF_DIR points to, as the given user ("" for the process's), and a registry.
+func onHDFS(t testing.TB, user string) (*hdfs.FileSystem, *fs.Registry) {
+	t.Helper()
+	if os.Getenv("HADOOP_CONF_DIR") == "" {
+		t.Skip("HADOOP_CONF_DIR is not set: run `make cluster-up` and `eval \"$(make -s cluster-env)\"`")
+	}
+	c, err := conf.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := hdfs.FromConf(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.User = user
+	f, err := hdfs.New("", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := &fs.Registry{}
+	hdfs.Register(reg, cfg)
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f, reg
+}
+
+// A retained checkpoint with shared files and a savepoint on HDFS: written, moved by a rename of the NameNode, restored, swept.
+func TestCheckpointsOnHDFS(t *testing.T) {
+	f, reg := onHDFS(t, "")
+	ctx := t.Context()
+	root := "/tmp/thalweg-storage-test-" + randomHex(6)
+	defer func() {
+		if err := f.Remove(ctx, root, true); err != nil {
+			t.Error(err)
+		}
+	}()
+	st := New(f, root, job, WithRegistry(reg))
+	if err := st.CheckWritable(ctx); err != nil {
+		t.Fatal(err)
+	}
+	large := bytes.Repeat([]byte("0123456789"), 50_000)
+	sink := NewSink(reg, st.CheckpointDir(2), st.SharedDir(), 1000)
+	ex, sh, small := write(t, sink, state.Exclusive, large), write(t, sink, state.Shared, large), write(t, sink, state.Exclusive, []byte("small"))
+	aborted := NewSink(reg, st.CheckpointDir(1), st.SharedDir(), 10)
+	write(t, aborted, state.Shared, large)
+	src := NewSource(reg)
+	defer func() {
+		if err := errors.Join(sink.Close(), aborted.Close(), src.Close(), st.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, _, err := st.WriteMetadata(ctx, st.CheckpointDir(2), checkpointWith(2, ex, sh, small)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := st.WriteMetadata(ctx, st.CheckpointDir(2), checkpointWith(2)); !errors.Is(err, ErrClaimed) {
+		t.Fatalf("written twice: %v", err)
+	}
+	if removed, err := st.Sweep(ctx, 3, []string{st.CheckpointDir(2)}, []string{st.SharedDir() + "/" + strings.TrimPrefix(sh.Name, "../shared/")}); err != nil || len(removed) != 1 {
+		t.Fatalf("swept %v, %v", removed, err)
+	}
+	if o, err := st.Orphans(ctx, nil); err != nil || len(o) != 0 {
+		t.Fatalf("orphans %v, %v", o, err)
+	}
+	if err := f.Rename(ctx, strings.TrimPrefix(st.Dir(), f.URI()), root+"/moved"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := ReadMetadata(ctx, reg, f.URI()+root+"/moved/chk-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]byte{large, large, []byte("small")} {
+		if got, err := read(ctx, src, refs(c)[i]); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("file %d: %d bytes, %v", i, len(got), err)
+		}
+	}
+}
+
+func TestUnwritableRootOnHDFS(t *testing.T) {
+	super, _ := onHDFS(t, "")
+	alice, _ := onHDFS(t, "alice")
+	ctx := t.Context()
+	root := "/tmp/thalweg-storage-test-" + randomHex(6)
+	if err := super.Mkdir(ctx, root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := New(alice, root, graph.JobID{}).CheckWritable(ctx)
+	if !errors.Is(err, iofs.ErrPermission) {
+		t.Fatalf("%v, want permission denied", err)
+	}
+	for _, part := range []string{root, "alice", "execution.checkpointing.dir"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+	if err := super.Remove(ctx, root, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkMetadata100KBOnHDFS(b *testing.B) {
+	f, _ := onHDFS(b, "")
+	root := "/tmp/thalweg-storage-bench-" + randomHex(6)
+	st := New(f, root, job)
+	c := checkpointWith(1)
+	c.Operators[0].Subtasks[0].Lists = []metadata.ListState{{Name: "l", Items: [][]byte{make([]byte, 100<<10)}}}
+	id := int64(0)
+	for b.Loop() {
+		id++
+		if _, _, err := st.WriteMetadata(b.Context(), st.CheckpointDir(id), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Remove(b.Context(), root, true); err != nil {
+		b.Fatal(err)
+	}
+}

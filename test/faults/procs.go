@@ -1,0 +1,86 @@
+package faults
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// process is a process of the application.
+type process struct {
+	pid       int
+	kind      Kind
+	container string
+}
+
+// processes lists the live processes of an application, by kind: those whose environment names one of its containers.
+func processes(app string) ([]process, error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	want := []byte("CONTAINER_ID=container_")
+	id := strings.TrimPrefix(app, "application_")
+	var all []process
+	for _, d := range dirs {
+		env, err := os.ReadFile(d + "/environ")
+		if err != nil {
+			continue // ended, or not ours
+		}
+		i := bytes.Index(env, want)
+		if i < 0 {
+			continue
+		}
+		container := string(env[i+len("CONTAINER_ID="):])
+		if j := strings.IndexByte(container, 0); j >= 0 {
+			container = container[:j]
+		}
+		if !strings.Contains(container, id) {
+			continue
+		}
+		cmd, err := os.ReadFile(d + "/cmdline")
+		if err != nil || len(cmd) == 0 {
+			continue
+		}
+		name := filepath.Base(string(bytes.SplitN(cmd, []byte{0}, 2)[0]))
+		pid, err := strconv.Atoi(filepath.Base(d))
+		if err != nil {
+			return nil, fmt.Errorf("faults: %s: %w", d, err)
+		}
+		p := process{pid: pid, container: container}
+		switch {
+		case bytes.Contains(env, []byte("THALWEG_ROLE=worker")):
+			p.kind = Worker
+		case bytes.Contains(env, []byte("THALWEG_ROLE=")):
+			p.kind = "job process"
+		case name == "thalweg-taskmanager":
+			p.kind = TaskManager
+		case name == "thalweg-appmaster":
+			p.kind = ApplicationMaster
+		default: // the NodeManager's shells
+			continue
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// residentBytes is a process's resident memory.
+func residentBytes(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	n, err := strconv.ParseInt(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n * int64(os.Getpagesize())
+}

@@ -1,0 +1,405 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/thalweg/thalweg/test/eos"
+	"github.com/thalweg/thalweg/test/rig"
+)
+
+// Kind is a kind of fault.
+type Kind string
+
+// The kinds of faults: kill -9 of a process of the application, restart of a daemon.
+const (
+	Worker            Kind = "worker"
+	TaskManager       Kind = "TaskManager"
+	ApplicationMaster Kind = "application master"
+	Broker            Kind = "Kafka broker"
+	ResourceManager   Kind = "ResourceManager"
+)
+
+// Options of a run.
+type Options struct {
+	Cluster *rig.Cluster
+	Bin     string // folder with the built binaries
+	Seed    uint64
+	Records int64
+	Faults  map[Kind]int
+	Backend string
+	History string // file that the run is written to
+	Log     io.Writer
+}
+
+// Recovery is one fault and what followed.
+type Recovery struct {
+	Kind   Kind
+	Output time.Duration // until a record of the new run of the job was written; 0 when it was not measured
+	Same   bool          // application master: the same containers serve the new attempt
+}
+
+// Report is the result of a run.
+type Report struct {
+	Verdict    *eos.Verdict
+	Recoveries []Recovery
+	App        string
+}
+
+// spec is the input: windows of a second of event time, and about a hundred of event time's seconds for each of real time's ten, so that
+// output flows all the time.
+func spec(o Options) eos.Spec {
+	s := eos.DefaultSpec(o.Seed, o.Records)
+	s.Customers, s.Window, s.Step, s.OutOfOrder = 20, time.Second, 5*time.Millisecond, 500*time.Millisecond
+	return s
+}
+
+const (
+	parallelism = 2
+	perFault    = 9 * time.Second // length of the input for each fault
+)
+
+// Run submits the job, injects the faults while input is written, waits for all results, cancels the job and judges.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	r := &run{o: o, spec: spec(o), name: fmt.Sprintf("faults-%d-%s-%d", o.Seed, o.Backend, time.Now().UnixMilli()), rng: rand.New(rand.NewPCG(o.Seed, 7))}
+	r.kafka = eos.Cluster{Brokers: []string{o.Cluster.KafkaBootstrap}}
+	r.in, r.out, r.group, r.prefix = r.name+"-in", r.name+"-out", r.name, r.name+"-"
+	return r.run(ctx)
+}
+
+type run struct {
+	o                      Options
+	spec                   eos.Spec
+	name                   string
+	rng                    *rand.Rand
+	kafka                  eos.Cluster
+	in, out, group, prefix string
+	job                    *job
+	watch                  *eos.Watcher
+	raw                    rawReader
+	report                 Report
+}
+
+func (r *run) logf(format string, args ...any) {
+	fmt.Fprintf(r.o.Log, "%s  %s\n", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+}
+
+func (r *run) run(ctx context.Context) (*Report, error) {
+	faults := r.plan()
+	r.logf("seed %d: %d records, %s backend, %d faults: %v", r.o.Seed, r.o.Records, r.o.Backend, len(faults), faults)
+	if err := r.kafka.CreateTopics(ctx, r.spec.Partitions, r.in, r.out); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.watch, err = r.kafka.Watch(ctx, r.out, r.in, r.group); err != nil {
+		return nil, err
+	}
+	defer r.watch.Stop() //nolint:errcheck // judged below when the run gets there
+	if err := r.raw.start(ctx, r.o.Cluster.KafkaBootstrap, r.out); err != nil {
+		return nil, err
+	}
+	defer r.raw.stop()
+	if err := r.submit(ctx); err != nil {
+		return nil, err
+	}
+	defer r.cleanup()
+	wctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	written := make(chan error, 1)
+	rate := float64(r.o.Records) / (perFault * time.Duration(len(faults)+1)).Seconds()
+	wg.Go(func() { written <- r.write(wctx, rate) })
+	defer func() { cancel(); wg.Wait() }()
+	if err := until(ctx, time.Minute, "first output", func(context.Context) (bool, error) { return r.raw.last().After(time.Time{}), nil }); err != nil {
+		return nil, err
+	}
+	for i, k := range faults {
+		if err := r.inject(ctx, i, k); err != nil {
+			return nil, fmt.Errorf("faults: seed %d: fault %d (%s): %w", r.o.Seed, i+1, k, err)
+		}
+	}
+	if err := <-written; err != nil {
+		return nil, err
+	}
+	return r.judge(ctx)
+}
+
+// plan draws the order of the faults. Kills of the application master stand apart: YARN counts only failures inside of a window.
+func (r *run) plan() []Kind {
+	var all []Kind
+	for _, k := range []Kind{Worker, TaskManager, ApplicationMaster, Broker, ResourceManager} {
+		for range r.o.Faults[k] {
+			all = append(all, k)
+		}
+	}
+	r.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for i := 1; i < len(all); i++ {
+		if all[i] != ApplicationMaster || all[i-1] != ApplicationMaster {
+			continue
+		}
+		for j := range all {
+			apart := all[j] != ApplicationMaster && (j == 0 || all[j-1] != ApplicationMaster) && (j == len(all)-1 || all[j+1] != ApplicationMaster)
+			if apart {
+				all[i], all[j] = all[j], all[i]
+				break
+			}
+		}
+	}
+	return all
+}
+
+func (r *run) submit(ctx context.Context) (err error) {
+	conf := []string{"-p", fmt.Sprint(parallelism), "-Dyarn.application.name=" + r.name, "-Dexecution.checkpointing.interval=1 s",
+		"-Dstate.backend.type=" + r.o.Backend, "-Drestart-strategy.exponential-delay.initial-backoff=200 ms",
+		"-Dexecution.checkpointing.tolerable-failed-checkpoints=1000", "-Dyarn.application-attempts=4"}
+	r.job, err = submit(ctx, r.o.Cluster, r.o.Bin, conf, "--brokers", r.o.Cluster.KafkaBootstrap, "--in", r.in, "--out", r.out, "--group", r.group,
+		"--txn-prefix", r.prefix, "--window", "1s", "--out-of-orderness", "500ms", "--idle", "0", "--discovery", "0")
+	if err != nil {
+		return err
+	}
+	r.report.App = r.job.app
+	r.logf("submitted %s, job %s", r.job.app, r.job.id)
+	return until(ctx, time.Minute, "the job RUNNING", func(ctx context.Context) (bool, error) {
+		s, err := r.job.state(ctx)
+		return s.running(), err
+	})
+}
+
+func (r *run) write(ctx context.Context, rate float64) error {
+	if err := r.kafka.Write(ctx, r.in, r.spec, 0, r.o.Records, rate); err != nil {
+		return err
+	}
+	return r.kafka.WriteSentinels(ctx, r.in, r.spec)
+}
+
+// inject waits until the job is healthy and a random while longer, injects one fault and waits until output flows again.
+func (r *run) inject(ctx context.Context, i int, k Kind) error {
+	if err := r.healthy(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(time.Duration(r.rng.Int64N(int64(3 * time.Second)))):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	before, err := r.job.containers(ctx)
+	if err != nil {
+		return err
+	}
+	was, err := r.job.state(ctx)
+	if err != nil {
+		return err
+	}
+	rec := Recovery{Kind: k}
+	at := time.Now()
+	switch k {
+	case Broker:
+		err = r.o.Cluster.Restart(ctx, "kafka")
+	case ResourceManager:
+		err = r.o.Cluster.Restart(ctx, "resourcemanager")
+	default:
+		err = r.kill(k)
+	}
+	if err != nil {
+		return err
+	}
+	var running time.Time
+	switch k {
+	case Broker, ResourceManager: // not a restart of the job
+		running = time.Now()
+	default:
+		if running, err = r.restarted(ctx, was.Restarts); err != nil {
+			return err
+		}
+	}
+	if err := until(ctx, 90*time.Second, "output after the fault", func(context.Context) (bool, error) { return r.raw.last().After(running), nil }); err != nil {
+		return err
+	}
+	rec.Output = r.raw.firstAfter(running).Sub(at)
+	if k == ApplicationMaster {
+		after, err := r.job.containers(ctx)
+		if err != nil {
+			return err
+		}
+		slices.Sort(before)
+		slices.Sort(after)
+		rec.Same = slices.Equal(before, after)
+	}
+	r.report.Recoveries = append(r.report.Recoveries, rec)
+	r.logf("fault %d: %s: output again after %v", i+1, k, rec.Output.Round(time.Millisecond))
+	return nil
+}
+
+// healthy waits until all tasks run and a checkpoint completed since.
+func (r *run) healthy(ctx context.Context) error {
+	var first int64 = -1
+	return until(ctx, 2*time.Minute, "a healthy job with a new checkpoint", func(ctx context.Context) (bool, error) {
+		s, err := r.job.state(ctx)
+		if err != nil || !s.running() {
+			first = -1
+			return false, err
+		}
+		n, err := r.job.completed(ctx)
+		if err != nil {
+			return false, err
+		}
+		if first < 0 {
+			first = n
+		}
+		return n > first, nil
+	})
+}
+
+func (r *run) kill(k Kind) error {
+	all, err := processes(r.job.app)
+	if err != nil {
+		return err
+	}
+	var of []process
+	for _, p := range all {
+		if p.kind == k {
+			of = append(of, p)
+		}
+	}
+	if len(of) == 0 {
+		return fmt.Errorf("faults: no %s process found among %d of %s", k, len(all), r.job.app)
+	}
+	p := of[r.rng.IntN(len(of))]
+	r.logf("kill -9 %s, pid %d of %s", k, p.pid, p.container)
+	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("faults: kill %s %d: %w", k, p.pid, err)
+	}
+	return nil
+}
+
+// restarted waits until the job runs anew: it was seen not to run, or its count of restarts rose.
+func (r *run) restarted(ctx context.Context, before int) (time.Time, error) {
+	down := false
+	err := until(ctx, 2*time.Minute, "the job's restart", func(ctx context.Context) (bool, error) {
+		s, err := r.job.state(ctx)
+		if err != nil || !s.running() {
+			down = true
+			return false, err
+		}
+		return down || s.Restarts > before, nil
+	})
+	return time.Now(), err
+}
+
+// judge waits for the results, ends the job and collects the evidence.
+func (r *run) judge(ctx context.Context) (*Report, error) {
+	want := expected(r.spec)
+	wctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	waited := r.watch.WaitFor(wctx, want) // what is missing is for the judge to say
+	if err := r.healthy(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := thalweg(ctx, r.o.Cluster, r.o.Bin, "cancel", "-Dyarn.application.id="+r.job.app); err != nil {
+		return nil, err
+	}
+	live, err := r.watch.Stop()
+	if err != nil {
+		return nil, err
+	}
+	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, Prefix: r.prefix, Parallelism: parallelism, Group: r.group})
+	if err != nil {
+		return nil, err
+	}
+	h.Add(live...)
+	if r.o.History != "" {
+		if err := h.AppendFile(r.o.History); err != nil {
+			return nil, err
+		}
+	}
+	r.report.Verdict = eos.Judge(h)
+	if !r.report.Verdict.OK {
+		return &r.report, errors.Join(fmt.Errorf("faults: seed %d: the output is not exactly once", r.o.Seed), waited)
+	}
+	return &r.report, nil
+}
+
+// expected is the number of results: the (customer, window) pairs of the input.
+func expected(s eos.Spec) int {
+	type pair struct {
+		customer string
+		window   int64
+	}
+	all := map[pair]struct{}{}
+	for n := range s.Records {
+		if !s.Malformed(n) {
+			p := s.Purchase(n)
+			all[pair{p.Customer, p.At.UnixMilli() / s.Window.Milliseconds()}] = struct{}{}
+		}
+	}
+	return len(all)
+}
+
+// cleanup makes sure that no application outlives the run.
+func (r *run) cleanup() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if _, err := r.o.Cluster.YarnCLI(ctx, "application", "-kill", r.job.app); err != nil {
+		r.logf("kill %s: %v", r.job.app, err)
+	}
+}
+
+// rawReader notes when records arrive in a topic, committed or not.
+type rawReader struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	at     []time.Time
+}
+
+func (w *rawReader) start(ctx context.Context, brokers, topic string) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(50*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("faults: reader: %w", err)
+	}
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.wg.Go(func() {
+		defer cl.Close()
+		for ctx.Err() == nil {
+			f := cl.PollFetches(ctx)
+			if f.NumRecords() > 0 {
+				w.mu.Lock()
+				w.at = append(w.at, time.Now())
+				w.mu.Unlock()
+			}
+		}
+	})
+	return nil
+}
+
+func (w *rawReader) stop() {
+	w.cancel()
+	w.wg.Wait()
+}
+
+func (w *rawReader) last() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.at) == 0 {
+		return time.Time{}
+	}
+	return w.at[len(w.at)-1]
+}
+
+func (w *rawReader) firstAfter(t time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(w.at, t, func(a, b time.Time) int { return a.Compare(b) })
+	if i == len(w.at) {
+		return time.Now()
+	}
+	return w.at[i]
+}

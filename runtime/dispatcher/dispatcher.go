@@ -278,6 +278,17 @@ func (d *Dispatcher) Trigger(ctx context.Context, id graph.JobID, r jobmaster.Tr
 	}
 }
 
+// TriggerAsync is Trigger without the wait.
+func (d *Dispatcher) TriggerAsync(id graph.JobID, r jobmaster.TriggerRequest) <-chan jobmaster.TriggerResult {
+	j, err := d.job(id)
+	if err != nil {
+		ch := make(chan jobmaster.TriggerResult, 1)
+		ch <- jobmaster.TriggerResult{Err: err}
+		return ch
+	}
+	return j.master.Trigger(r)
+}
+
 // Running counts jobs that have not ended.
 func (d *Dispatcher) Running() int {
 	d.mu.Lock()

@@ -65,6 +65,7 @@ type Manager struct {
 	jobOrder []string
 	starting map[WorkerID]time.Time // launched by the driver, or of the attempt before, and not registered: give up at this time
 	released map[WorkerID]bool
+	known    map[WorkerID]bool        // started by the driver and not lost
 	lost     map[string][]JobListener // who wants to hear how it ended
 	wanted   int
 	problem  string
@@ -114,7 +115,7 @@ type TaskManagerInfo struct {
 func New(opts Options) *Manager {
 	return &Manager{opts: opts, log: opts.Logger.With().Str("component", "resourcemanager").Int64("epoch", opts.Epoch).Logger(),
 		interval: config.HeartbeatInterval.Value(opts.Config), timeout: config.HeartbeatTimeout.Value(opts.Config),
-		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{},
+		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{}, known: map[WorkerID]bool{},
 		lost: map[string][]JobListener{}, stop: make(chan struct{})}
 }
 
@@ -127,6 +128,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.mu.Lock()
 	until := time.Now().Add(config.PreviousWorkerTimeout.Value(m.opts.Config))
 	for _, id := range previous {
+		m.known[id] = true
 		if m.tms[string(id)] == nil {
 			m.starting[id] = until
 		}
@@ -462,9 +464,9 @@ func (m *Manager) drop(t *taskManager, err error) {
 func (m *Manager) dropLocked(t *taskManager, reason string) {
 	delete(m.tms, t.info.ID)
 	m.log.Info().Str("container_id", t.info.ID).Str("reason", reason).Msg("TaskManager gone")
-	if !t.leaving && !m.closed {
+	if id := WorkerID(t.info.ID); m.known[id] && !t.leaving && !m.closed {
 		// The container may live on (a cut link): it may come back, but not for ever.
-		m.starting[WorkerID(t.info.ID)] = time.Now().Add(m.timeout)
+		m.starting[id] = time.Now().Add(m.timeout)
 	}
 	for _, id := range m.jobOrder {
 		n := 0
@@ -489,6 +491,7 @@ func (m *Manager) WorkerStarted(id WorkerID, spec WorkerSpec, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.log.Info().Str("container_id", string(id)).Str("host", host).Stringer("spec", spec).Msg("worker started")
+	m.known[id] = true
 	if m.tms[string(id)] == nil {
 		m.starting[id] = time.Now().Add(config.RegistrationTimeout.Value(m.opts.Config))
 	}
@@ -505,6 +508,7 @@ func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
 	}
 	delete(m.starting, id)
 	delete(m.released, id)
+	delete(m.known, id)
 	for _, l := range m.lost[string(id)] {
 		l.TaskManagerExit(string(id), exit)
 	}

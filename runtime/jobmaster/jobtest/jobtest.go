@@ -265,8 +265,13 @@ func (k *Worker) end(id string, s pb.TaskState, f *pb.Failure) {
 // Fail makes a task fail.
 func (k *Worker) Fail(id string, f *pb.Failure) { k.end(id, pb.TaskState_FAILED, f) }
 
-// Kill ends the worker as a crash would.
-func (k *Worker) Kill(reason string) { k.kill <- errors.New(reason) }
+// Kill ends the worker as a crash would; killing it twice is once.
+func (k *Worker) Kill(reason string) {
+	select {
+	case k.kill <- errors.New(reason):
+	default:
+	}
+}
 
 // Workers lists the live workers.
 func (w *World) Workers() []*Worker {
@@ -397,6 +402,14 @@ func (c *Coordinator) Ready() []*pb.SubtaskReady {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]*pb.SubtaskReady(nil), c.ready...)
+}
+
+// TryKill is Kill, unless the process was killed already.
+func (c *Coordinator) TryKill(reason string) {
+	select {
+	case c.kill <- errors.New(reason):
+	default:
+	}
 }
 
 // Kill ends the process as a crash would.

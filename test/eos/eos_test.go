@@ -63,8 +63,8 @@ func good(t *testing.T, brokers []string, name string) *eos.History {
 		t.Fatal(err)
 	}
 	h.Add(live...)
-	h.Add(eos.Event{Kind: eos.KindCheckpoint, At: time.Now().UTC(), Checkpoint: 3, Offsets: map[int32]int64{0: 2000, 1: 2000}})
-	h.Add(eos.Event{Kind: eos.KindGroup, At: time.Now().UTC(), Partition: 0, Offset: 2000})
+	h.Add(eos.Event{Kind: eos.KindCheckpoint, At: time.Now().UTC(), Checkpoint: 3, Offsets: map[int32]int64{0: 700, 1: 700}})
+	h.Add(eos.Event{Kind: eos.KindGroup, At: time.Now().UTC(), Partition: 0, Offset: 700})
 	h.Add(eos.Event{Kind: eos.KindOperator, ID: "windows", In: 10, Out: 8, Late: 1, Filtered: 1})
 	return h
 }

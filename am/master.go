@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -60,7 +61,16 @@ type master struct {
 	leader   string // host:port of the control plane
 	webURL   string
 
-	fatal chan error // from the driver
+	work     string // folder of the job's files
+	program  chan fetched
+	fetching sync.WaitGroup
+	fatal    chan error // from the driver
+}
+
+// fetched is the job's binary on this machine.
+type fetched struct {
+	path string
+	err  error
 }
 
 // Run is the ApplicationMaster's process. It returns nil when the application has ended and is unregistered, whatever its status; an
@@ -79,6 +89,9 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 		Dur("since_submit", start.Sub(time.UnixMilli(c.App.Submitted))).Msg("application master starts")
 	defer func() { log.Err(err).Msg("application master ends") }()
 	defer m.close()
+	ctx, stop := context.WithCancel(ctx)
+	defer m.fetching.Wait()
+	defer stop()
 	if err = m.boot(ctx); err != nil {
 		return err
 	}
@@ -89,8 +102,8 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 }
 
 // boot takes the epoch and makes what needs no ResourceManager.
-func (m *master) boot(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+func (m *master) boot(life context.Context) error {
+	ctx, cancel := context.WithTimeout(life, bootTimeout)
 	defer cancel()
 	hadoop := m.app.HadoopConfiguration()
 	hadoopDir, err := m.c.HadoopDir()
@@ -104,6 +117,15 @@ func (m *master) boot(ctx context.Context) error {
 	if m.files, err = container.FileSystems(hadoop, m.app.User, nil, m.log); err != nil {
 		return err
 	}
+	m.work = filepath.Join(m.c.WorkDir, "job")
+	if err := os.MkdirAll(m.work, 0o700); err != nil {
+		return fmt.Errorf("am: %w", err)
+	}
+	m.program = make(chan fetched, 1)
+	m.fetching.Go(func() { // first of all, since everything of the job waits for it
+		path, err := fetch(life, m.files, m.app.Artifact, m.work)
+		m.program <- fetched{path, err}
+	})
 	if m.rm, err = rmclient.FromCredentials(hadoop, m.c.Credentials, rmclient.WithLogger(m.log)); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -27,10 +26,7 @@ import (
 func (m *master) run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	work := filepath.Join(m.c.WorkDir, "job")
-	if err := os.MkdirAll(work, 0o700); err != nil {
-		return fmt.Errorf("am: %w", err)
-	}
+	work := m.work
 	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: func(ctx context.Context, a dispatcher.Artifact) (string, error) {
 		return fetch(ctx, m.files, container.File{Name: a.Name, URI: a.URI, SHA256: a.SHA256, Size: a.Size}, work)
 	}}
@@ -128,7 +124,13 @@ func (m *master) prepare(ctx context.Context, work string) (p preparation) {
 			}
 		}
 	}
-	if p.path, p.err = fetch(ctx, m.files, m.app.Artifact, work); p.err != nil || p.stored {
+	select {
+	case f := <-m.program:
+		p.path, p.err = f.path, f.err
+	case <-ctx.Done():
+		p.err = ctx.Err()
+	}
+	if p.err != nil || p.stored {
 		return p
 	}
 	m.phase("fetched")

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -37,6 +38,7 @@ type YARN interface {
 	Queue(ctx context.Context, name string) (*yarnpb.QueueInfoProto, error)
 	Submit(ctx context.Context, app *yarnpb.ApplicationSubmissionContextProto) error
 	Kill(ctx context.Context, id yarn.ApplicationID, diagnostics string) error
+	Report(ctx context.Context, id yarn.ApplicationID) (*yarnpb.ApplicationReportProto, error)
 }
 
 // Request is a submission. Config has been validated.
@@ -111,6 +113,11 @@ func Submit(ctx context.Context, r Request) (res *Result, err error) {
 		return nil, err
 	}
 	s.phase("check")
+	sweep, endSweep := context.WithCancel(ctx)
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { s.sweep(sweep) })
+	defer sweeping.Wait()
+	defer endSweep() // a submission never waits for it
 	if err := s.stage(ctx, files); err != nil {
 		return nil, err
 	}
@@ -252,8 +259,6 @@ func Root(c config.Configuration, hadoop *conf.Configuration, user string) (stri
 }
 
 func (s *submission) checkFiles(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, config.ClientConnectTimeout.Value(s.Config))
-	defer cancel()
 	root, err := Root(s.Config, s.Hadoop, s.User)
 	if err != nil {
 		return err
@@ -275,6 +280,10 @@ func (s *submission) checkFiles(ctx context.Context) error {
 // unreachable names the key of an address that nobody answers at.
 func (s *submission) unreachable(key, uri string, err error) error {
 	if errors.Is(err, fs.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		var st *staging.Error
+		if errors.As(err, &st) {
+			err = st.Err
+		}
 		from := key
 		if !config.YarnStaging.IsSet(s.Config) && key == config.YarnStaging.Key {
 			from = conf.KeyDefaultFS

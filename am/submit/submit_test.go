@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,6 +260,50 @@ func TestInterruptedSubmissionLeavesNothing(t *testing.T) {
 	if left := r.files(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+}
+
+// Folders of applications that were killed from outside are removed by a later submission; what YARN does not know stays.
+func TestSweep(t *testing.T) {
+	r := newRig(t)
+	res, err := submit.Submit(t.Context(), r.req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.yarn.Kill(t.Context(), res.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	foreign := "/user/ann/.thalweg/application_5_0005"
+	if err := r.fs.Mkdir(t.Context(), foreign, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := aged{r.fs}
+	r.fs = old
+	if _, err := submit.Submit(t.Context(), r.req); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) { // a submission does not wait for its sweep: the next one may finish it
+		if !slices.Contains(r.files(), "/user/ann/.thalweg/"+res.ID.String()) {
+			break
+		}
+		if _, err := submit.Submit(t.Context(), r.req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if slices.Contains(r.files(), "/user/ann/.thalweg/"+res.ID.String()) || !slices.Contains(r.files(), foreign) {
+		t.Errorf("files: %v", r.files())
+	}
+}
+
+// aged shows every folder as an hour old.
+type aged struct{ fs.FileSystem }
+
+func (a aged) List(ctx context.Context, dir string) ([]fs.Info, error) {
+	list, err := a.FileSystem.List(ctx, dir)
+	for i := range list {
+		list[i].ModTime = time.Now().Add(-time.Hour)
+	}
+	return list, err
 }
 
 func TestRoot(t *testing.T) {

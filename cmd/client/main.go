@@ -82,7 +82,10 @@ A job is an ordinary Go program that calls stream.Main. Write one, then
   thalweg run -t yarn-application -s PATH ./job     go on from there
 
 Options come from config.yaml (in $THALWEG_CONF_DIR, else conf/ beside the program), then from -Dkey=value. "thalweg config"
-lists them all.`,
+lists them all.
+
+Exit codes: 0 done; 1 the job, or the operation on it, failed; 2 the command line, the artifact or the configuration is wrong; 3 the cluster
+cannot be reached; 130 interrupted. A job that runs here hands on its own.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Version: version.Version,
 	}

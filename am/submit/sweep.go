@@ -1,0 +1,49 @@
+package submit
+
+import (
+	"context"
+	"path"
+	"time"
+
+	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
+	"github.com/thalweg/thalweg/yarnrpc/yarn"
+)
+
+// Bounds of a sweep: it runs beside the submission and must not hold it up.
+const (
+	sweepTimeout = 2 * time.Second
+	sweepAge     = time.Minute // younger folders may belong to a submission that is going on
+	sweepMost    = 20
+)
+
+// sweep removes the folders of applications that YARN says have ended: those that were killed from outside had no time to do it. What
+// YARN does not know stays, since it may run on another cluster that shares the file system. Nothing that goes wrong here matters.
+func (s *submission) sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	list, err := s.store.FS().List(ctx, s.store.Path())
+	if err != nil {
+		return
+	}
+	n := 0
+	for _, info := range list {
+		id, err := yarn.ParseApplicationID(path.Base(info.Path))
+		if err != nil || !info.IsDir || time.Since(info.ModTime) < sweepAge || id == s.res.ID {
+			continue
+		}
+		if n++; n > sweepMost {
+			return
+		}
+		rep, err := s.YARN.Report(ctx, id)
+		if err != nil {
+			continue
+		}
+		switch rep.GetYarnApplicationState() {
+		case yarnpb.YarnApplicationStateProto_FINISHED, yarnpb.YarnApplicationStateProto_FAILED, yarnpb.YarnApplicationStateProto_KILLED:
+			if err := s.store.FS().Remove(ctx, info.Path, true); err == nil {
+				s.Logger.Info().Stringer("app_id", id).Msg("folder of an ended application removed")
+			}
+		default:
+		}
+	}
+}

@@ -91,9 +91,11 @@ func (c *text[T]) Pointers() bool { return true }
 func (c *text[T]) Mutable() bool  { return false }
 
 func appendString(dst []byte, s string) []byte {
-	if len(s) < 0x80 {
-		dst = append(dst, byte(len(s)))
-		return append(dst, s...)
+	if n := len(dst); len(s) < 0x80 && cap(dst)-n > len(s) {
+		dst = dst[:n+1+len(s)]
+		dst[n] = byte(len(s))
+		copy(dst[n+1:], s)
+		return dst
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(s)))
 	return append(dst, s...)

@@ -169,10 +169,21 @@ func (pr *program) decode(src []byte, i int, p unsafe.Pointer) (int, error) {
 			*(*uint32)(q) = binary.LittleEndian.Uint32(src[i:])
 			i += 4
 		case opCopy:
-			if uintptr(len(src)-i) < o.n {
+			n := int(o.n)
+			if len(src)-i < n {
 				return i, errAt(o, len(src), reasonShort)
 			}
 			i += copy(view(q, o.n), src[i:])
+		case opTime:
+			if len(src)-i < 12 {
+				return i, errAt(o, len(src), reasonShort)
+			}
+			ns := binary.LittleEndian.Uint32(src[i+8:])
+			if ns > 999999999 {
+				return i, errAt(o, i+8, "nanoseconds of a time out of range")
+			}
+			*(*time.Time)(q) = time.Unix(int64(binary.LittleEndian.Uint64(src[i:])), int64(ns)).UTC()
+			i += 12
 		case opString:
 			if i < len(src) && src[i] < 0x80 {
 				l := int(src[i])
@@ -225,16 +236,6 @@ func (o *op) decode(src []byte, i int, q unsafe.Pointer) (int, error) {
 		}
 		*(*[]byte)(q) = src[i : i+l-1 : i+l-1]
 		return i + l - 1, nil
-	case opTime:
-		if len(src)-i < 12 {
-			return i, errAt(o, len(src), reasonShort)
-		}
-		ns := binary.LittleEndian.Uint32(src[i+8:])
-		if ns > 999999999 {
-			return i, errAt(o, i+8, "nanoseconds of a time out of range")
-		}
-		*(*time.Time)(q) = time.Unix(int64(binary.LittleEndian.Uint64(src[i:])), int64(ns)).UTC()
-		return i + 12, nil
 	case opSlice:
 		return o.decodeSlice(src, i, q)
 	case opArray:

@@ -51,7 +51,8 @@ type Table[K comparable, V any] interface {
 	Delete(k Key[K], ns Namespace) error
 	// Namespaces appends the namespaces that hold values, ascending, to dst.
 	Namespaces(dst []Namespace) ([]Namespace, error)
-	// Scan calls fn for every entry of a namespace, in no particular order; fn must not touch the table. v is valid during the call.
+	// Scan calls fn for every entry of a namespace, in no particular order; fn must not touch the table. v is valid during the call;
+	// the key, and strings and slices inside of *v, stay as they are afterwards, also when the entry is removed.
 	Scan(ns Namespace, fn func(k Key[K], v *V) error) error
 	// DropNamespace removes all entries of a namespace.
 	DropNamespace(ns Namespace) error

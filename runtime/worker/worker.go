@@ -34,10 +34,14 @@ func Run(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *g
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conf := config.Configuration(cfg.Config)
+	floating := config.FloatingBuffers.Value(conf)
+	if floating == 0 {
+		floating = -1 // none; zero is network's default
+	}
 	net := network.New(network.Config{
 		BufferSize:        int(config.NetworkBufferSize.Value(conf)),
 		BuffersPerChannel: config.BuffersPerChannel.Value(conf),
-		FloatingPerGate:   config.FloatingBuffers.Value(conf),
+		FloatingPerGate:   floating,
 		Token:             []byte(cfg.JobID),
 	}, log)
 	host := cfg.Host

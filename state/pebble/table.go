@@ -71,6 +71,19 @@ type nspace[K comparable, V any] struct {
 	space   *slots.Space[K, entry[V]]
 	present int      // cached entries that are not gone
 	stored  groupSet // key groups that may have entries in Pebble
+	dirty   []uint32 // pages with dirty slots, and perhaps some without
+}
+
+// mark notes that an entry is to be written.
+func (s *nspace[K, V]) mark(id uint32, p *slots.Page[K, entry[V]], i uint32) {
+	if p.Dirty == 0 {
+		if n := len(s.dirty); n > 64 && n > 4*len(s.space.Pages()) { // evictions and changes in turn
+			slices.Sort(s.dirty)
+			s.dirty = slices.Compact(s.dirty)
+		}
+		s.dirty = append(s.dirty, id/slots.PageLen)
+	}
+	p.Dirty |= 1 << i
 }
 
 type table[K comparable, V any] struct {
@@ -184,7 +197,7 @@ func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, 
 	if v, found, err = t.fetch(s, k); err != nil || !found {
 		return v, false, err
 	}
-	p, i, err := t.insert(s, k)
+	_, p, i, err := t.insert(s, k)
 	if err != nil {
 		return v, false, err
 	}
@@ -202,7 +215,8 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 	found := true
 	var p *slots.Page[K, entry[V]]
 	var i uint32
-	if id, ok := s.space.Find(k.Hash, k.Key); ok {
+	id, ok := s.space.Find(k.Hash, k.Key)
+	if ok {
 		p, i = s.space.At(id)
 		if e := &p.Vals[i]; e.gone {
 			*e = entry[V]{}
@@ -215,7 +229,7 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 		if err != nil {
 			return nil, false, err
 		}
-		if p, i, err = t.insert(s, k); err != nil {
+		if id, p, i, err = t.insert(s, k); err != nil {
 			return nil, false, err
 		}
 		p.Vals[i].v = v
@@ -224,28 +238,28 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 			t.n++
 		}
 	}
-	p.Dirty |= 1 << i
+	s.mark(id, p, i)
 	p.Hot |= 1 << i
 	t.last.page, t.last.slot, t.last.hash, t.last.ns = p, i, k.Hash, ns
 	return &p.Vals[i].v, found, nil
 }
 
 // insert makes a cache entry for a key that is not cached, after making room.
-func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (*slots.Page[K, entry[V]], uint32, error) {
+func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Page[K, entry[V]], uint32, error) {
 	t.last.page = nil
 	if t.b.used >= t.b.opts.CacheBytes {
 		if err := t.evict(); err != nil {
-			return nil, 0, err
+			return 0, nil, 0, err
 		}
 	}
 	key := k.Key
 	if t.copyKey {
 		key = t.desc.Key.Clone(key)
 	}
-	_, p, i := s.space.Insert(k.Hash, key)
+	id, p, i := s.space.Insert(k.Hash, key)
 	t.cached++
 	t.b.used += t.cost
-	return p, i, nil
+	return id, p, i, nil
 }
 
 // Put implements state.Table. It does not read Pebble.
@@ -257,7 +271,8 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 	}
 	var p *slots.Page[K, entry[V]]
 	var i uint32
-	if id, ok := s.space.Find(k.Hash, k.Key); ok {
+	id, ok := s.space.Find(k.Hash, k.Key)
+	if ok {
 		p, i = s.space.At(id)
 		if p.Vals[i].gone {
 			s.present++
@@ -265,7 +280,7 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 		}
 	} else {
 		var err error
-		if p, i, err = t.insert(s, k); err != nil {
+		if id, p, i, err = t.insert(s, k); err != nil {
 			return err
 		}
 		s.present++
@@ -274,7 +289,7 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 		}
 	}
 	p.Vals[i] = entry[V]{v: v}
-	p.Dirty |= 1 << i
+	s.mark(id, p, i)
 	p.Hot |= 1 << i
 	return nil
 }
@@ -292,12 +307,12 @@ func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 		return nil
 	}
 	if !ok {
-		p, i, err := t.insert(s, k)
+		id, p, i, err := t.insert(s, k)
 		if err != nil {
 			return err
 		}
 		p.Vals[i].gone = true
-		p.Dirty |= 1 << i
+		s.mark(id, p, i)
 		return nil
 	}
 	p, i := s.space.At(id)
@@ -307,7 +322,7 @@ func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 	}
 	if stored {
 		p.Vals[i] = entry[V]{gone: true}
-		p.Dirty |= 1 << i
+		s.mark(id, p, i)
 		return nil
 	}
 	t.remove(s, id)
@@ -417,6 +432,13 @@ func (t *table[K, V]) Scan(ns state.Namespace, fn func(k state.Key[K], v *V) err
 		v, err := t.decode(b)
 		if err != nil {
 			return err
+		}
+		// Both are views of the iterator's buffers, which the next step overwrites; what fn emits may live on.
+		if t.desc.Key.Views() {
+			k.Key = t.desc.Key.Clone(k.Key)
+		}
+		if t.desc.Value.Views() {
+			v = t.desc.Value.Clone(v)
 		}
 		return fn(k, &v)
 	})

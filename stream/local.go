@@ -80,6 +80,7 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 			return fmt.Errorf("stream: THALWEG_LOG_LEVEL: %w", err)
 		}
 	}
+	tuneGC(int64(config.TaskManagerMemory.Value(p.Graph.Config)))
 	return runEmbedded(ctx, p, LocalOptions{
 		Args: args, REST: fmt.Sprintf("localhost:%d", config.RestPort.Value(p.Graph.Config)),
 		Logger: zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}).Level(level).With().Timestamp().Logger(),

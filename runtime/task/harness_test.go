@@ -264,8 +264,15 @@ func BenchmarkChain(b *testing.B) {
 	runJob(b, chainGraph(b, int64(b.N), &counter{}), config.Configuration{})
 }
 
-// BenchmarkWindow is generator -> hash exchange -> tumbling count, one record per operation.
+// BenchmarkWindow is generator -> hash exchange -> tumbling count, one record per operation, on each state backend.
 func BenchmarkWindow(b *testing.B) {
-	b.ReportAllocs()
-	runJob(b, windowGraph(b, int64(b.N), 10_000, &counter{}), config.Configuration{"parallelism.default": "2"})
+	for _, backend := range []string{"hashmap", "pebble"} {
+		b.Run(backend, func(b *testing.B) {
+			b.ReportAllocs()
+			conf := config.Configuration{"parallelism.default": "2", "state.backend.type": backend}
+			if f := runJob(b, windowGraph(b, int64(b.N), 10_000, &counter{}), conf); len(f) > 0 {
+				b.Fatal(f)
+			}
+		})
+	}
 }

@@ -53,8 +53,13 @@ func (e *Error) Unwrap() error { return e.Err }
 func Open(ctx context.Context, f fs.FileSystem, root, user string) (*Store, error) {
 	s := &Store{fs: f, root: path.Clean(root), user: user}
 	lib := path.Join(s.root, libDir)
-	if info, err := f.Stat(ctx, lib); err == nil && info.IsDir {
+	switch info, err := f.Stat(ctx, lib); {
+	case err == nil && info.IsDir:
 		return s, nil // that it can be written shows at the first Put; the application's folder is made in any case
+	case err == nil:
+		return nil, s.fail("use", fmt.Errorf("%s is a file", lib))
+	case !errors.Is(err, iofs.ErrNotExist):
+		return nil, s.fail("look into", err)
 	}
 	fresh, err := s.missing(ctx, lib)
 	if err != nil {

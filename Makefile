@@ -31,7 +31,7 @@ cluster-up: ## start NameNode, DataNode, ResourceManager, two NodeManagers and a
 cluster-down: ## stop them and every container; the data stays
 	@go run ./test/rig/cmd/rig down
 
-cluster-env: ## print export lines (HADOOP_CONF_DIR, THALWEG_KAFKA, PATH): eval "$$(make -s cluster-env)"
+cluster-env: ## print export lines (HADOOP_CONF_DIR, THALWEG_KAFKA, PATH): eval "$(make -s cluster-env)"
 	@go run ./test/rig/cmd/rig env
 
 cluster-status: ## one line per daemon

@@ -290,6 +290,13 @@ func (c *Cluster) endStrays(ctx context.Context) error {
 // Left lists processes of this cluster that still run, containers included. After Stop there are none.
 func (c *Cluster) Left() []int { return c.layout.strays() }
 
+// Containers lists the processes of this cluster's YARN containers, such as ApplicationMasters and what they started.
+func (c *Cluster) Containers() []int {
+	return slices.DeleteFunc(c.layout.strays(), func(p int) bool {
+		return contains(cmdline(p), markDir+c.layout.dir) || !c.layout.isContainer(p)
+	})
+}
+
 // Purge removes data, logs and pids of a stopped cluster; the jars stay.
 func (c *Cluster) Purge(ctx context.Context) error {
 	if len(c.layout.strays()) > 0 {

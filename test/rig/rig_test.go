@@ -144,7 +144,7 @@ func TestClusterLivesThroughRestartsAndLeavesNothing(t *testing.T) {
 	}
 	eventually(t, "application is known after the restarts", func() error { return appState(c, app, "ACCEPTED", 1) })
 	if now := containers(c); len(container) == 0 || !slices.Equal(container, now) {
-		t.Errorf("container processes were %v, are %v", container, now)
+		t.Errorf("containers were %v, are %v", container, now)
 	}
 	if out := ok(c.YarnCLI(ctx, "application", "-status", app)); !strings.Contains(out, "ACCEPTED") {
 		t.Errorf("yarn application -status: %s", out)
@@ -314,15 +314,12 @@ func pids(t *testing.T, c *rig.Cluster) []int {
 	return out
 }
 
-// containers are the processes of this cluster that are no daemons.
+// containers are the leaders of the containers' sessions: what a script starts and ends by itself does not count.
 func containers(c *rig.Cluster) []int {
-	left := c.Left()
-	for _, d := range rig.AllDaemons() {
-		left = slices.DeleteFunc(left, func(p int) bool { return p == c.PID(d) })
-	}
-	return slices.DeleteFunc(left, func(p int) bool { // the script's short-lived sleep
-		b, _ := os.ReadFile("/proc/" + strconv.Itoa(p) + "/comm")
-		return string(b) == "sleep\n" || len(b) == 0
+	return slices.DeleteFunc(c.Containers(), func(p int) bool {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(p) + "/stat")
+		i := bytes.LastIndexByte(b, ')')
+		return err != nil || i < 0 || strings.Fields(string(b[i+1:]))[3] != strconv.Itoa(p)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ type JobMaster struct {
 
 	history     []Recorded // newest first
 	root        *scheduler.Failure
+	ending      bool // root is of the present attempt
 	metrics     *taskMetrics
 	waiting     map[string]chan<- TriggerResult // checkpoint requests by id
 	nextReq     int
@@ -188,6 +190,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 			j.opts.Resources.Declare(j.id, e.N)
 		}
 	case scheduler.Prepare:
+		j.ending = false
 		j.prepare(e)
 	case scheduler.Deploy:
 		j.deploy(e)
@@ -257,10 +260,16 @@ func (j *JobMaster) failInit(f scheduler.Failure) {
 func (j *JobMaster) recordFailure(e scheduler.FailureRecorded) {
 	f := e.Failure
 	j.log.Warn().Bool("root", e.Root).Str("task", f.Task).Str("container_id", f.TaskManager).Str("kind", f.Kind).Str("failure", f.Message).Str("detail", f.Detail).Msg("failure")
+	at := 0
 	if e.Root {
-		j.root = &f
+		// The cause of the root that is there already, of the same attempt: it takes its place, and the other one came with it.
+		if old := slices.IndexFunc(j.history, func(r Recorded) bool { return r.Root }); old >= 0 && j.ending && j.history[old].Kind == "connection" {
+			j.history[old].Root = false
+			at = old + 1
+		}
+		j.root, j.ending = &f, true
 	}
-	j.history = append([]Recorded{{f, e.Root}}, j.history...)
+	j.history = slices.Insert(j.history, at, Recorded{f, e.Root})
 	if len(j.history) > maxHistory {
 		j.history = j.history[:maxHistory]
 	}

@@ -30,6 +30,12 @@ type Failure struct {
 	At          time.Time
 }
 
+// explains reports whether f is the cause of root: the tasks of other workers see a broken connection before the end of the process at
+// its other end is known.
+func (f *Failure) explains(root *Failure) bool {
+	return root != nil && root.Kind == "connection" && (f.Kind == "worker" || f.Kind == "taskmanager")
+}
+
 // Event is something that happened.
 type Event interface{ event() }
 
@@ -137,7 +143,8 @@ type (
 		After   time.Duration
 		Jitter  float64
 	}
-	// FailureRecorded is for the exception history; Root is the one that made the job leave RUNNING.
+	// FailureRecorded is for the exception history; Root is the one that made the job leave RUNNING. A second root in a row is the
+	// cause of the first, and takes its place.
 	FailureRecorded struct {
 		Failure Failure
 		Root    bool

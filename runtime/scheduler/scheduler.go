@@ -425,6 +425,8 @@ func (s *Scheduler) workerDown(e WorkerDown) {
 		s.fail(f, nil)
 	case first == nil && s.phase == phasePreparing && e.Process:
 		s.fail(f, nil) // it died before its first task: a restart that is paced by the strategy
+	case first != nil && s.phase == phaseEnding && s.state != JobCancelling:
+		s.fail(f, nil) // for the history; often the cause of what was heard first
 	}
 	s.checkEnd()
 }
@@ -446,6 +448,12 @@ func (s *Scheduler) fail(f Failure, x *Execution) {
 		return
 	}
 	root := s.phase == phaseActive || s.phase == phasePreparing
+	if !root && f.explains(s.root) {
+		f.Detail = join(f.Detail, s.root.Detail) // says why there is no restart, if there is none
+		s.root = &f
+		s.emit(FailureRecorded{f, true})
+		return
+	}
 	s.emit(FailureRecorded{f, root})
 	if !root {
 		if f.Fatal && s.state == JobRestarting { // found out while restarting: no use to go on
@@ -476,8 +484,8 @@ func (s *Scheduler) fail(f Failure, x *Execution) {
 }
 
 func join(a, b string) string {
-	if a == "" {
-		return b
+	if a == "" || b == "" {
+		return a + b
 	}
 	return a + "\n" + b
 }

@@ -144,6 +144,8 @@ func (p *player) events(a []string) []Event {
 				f.Death = true
 			case "free":
 				f.Free = true
+			case "connection":
+				f.Kind, f.Death = "connection", true
 			default:
 				f.Message = strings.TrimSpace(f.Message + " " + w)
 			}
@@ -185,7 +187,7 @@ func (p *player) events(a []string) []Event {
 			e.Process, words = true, words[1:]
 		}
 		e.Failure = failure(words)
-		e.Failure.Death = true
+		e.Failure.Death, e.Failure.Kind = true, "taskmanager"
 		return []Event{e}
 	case "fail":
 		return []Event{Fail{failure(a[1:])}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -372,7 +373,7 @@ func (w *watch) stop() {
 	}
 }
 
-func (t *TaskManager) fetchBlob(ctx context.Context, key string, w interface{ Write([]byte) (int, error) }) error {
+func (t *TaskManager) fetchBlob(ctx context.Context, key string, w io.Writer) error {
 	t.mu.Lock()
 	fetch := t.conn.FetchBlob
 	t.mu.Unlock()

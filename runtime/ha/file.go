@@ -250,7 +250,17 @@ func (s *FileStore) EndJob(ctx context.Context, id graph.JobID, r Result) error 
 		return fmt.Errorf("ha: end job %s: %w", id, ErrUnknownJob)
 	}
 	if o.token.ended == "" {
-		if err := s.move(ctx, id, func(t *token) { *t = token{epoch: t.epoch, ended: r.State} }); err != nil {
+		err := s.move(ctx, id, func(t *token) { *t = token{epoch: t.epoch, ended: r.State} })
+		if errors.Is(err, ErrFenced) {
+			// Nobody but this attempt, which has opened the job, can have ended it when there is none above: the answer was lost, and
+			// a late look of an attempt before has buried the job meanwhile.
+			if _, ended, rerr := s.result(ctx, id); rerr != nil {
+				err = rerr
+			} else if ended {
+				err = s.CheckEpoch(ctx)
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("ha: end job %s: %w", id, err)
 		}
 	}

@@ -101,7 +101,12 @@ func (s *FileStore) tokens(ctx context.Context, id graph.JobID) (out []token, er
 			return out, nil
 		case !marked:
 			continue
-		case try == listTries:
+		}
+		// Either it was renamed meanwhile, or the job has ended and this is what somebody who came late has left.
+		if _, ended, err := s.result(ctx, id); err != nil || ended {
+			return nil, err
+		}
+		if try == listTries {
 			return nil, fmt.Errorf("%s has lost its token file; remove the directory and submit the job again from its latest checkpoint", s.uri(s.jobDir(id)))
 		}
 		timer := time.NewTimer(listPause)

@@ -75,7 +75,10 @@ type set interface {
 	flush(batch *pdb.Batch) error
 	// current returns a stored value in the newest encoding.
 	current(stored []byte, scratch []byte) ([]byte, error)
+	// size is the estimated bytes of what evict can free.
 	size() int64
+	// evict frees a part of the cache.
+	evict() error
 }
 
 // dbMeta is stored in Pebble: what the ids mean.

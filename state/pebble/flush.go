@@ -35,7 +35,8 @@ func (t *table[K, V]) flush(batch *pdb.Batch) error {
 				return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
 			}
 		}
-		for _, p := range s.space.Pages() {
+		for _, pi := range s.dirty {
+			p := s.space.Pages()[pi]
 			for d := p.Dirty; d != 0; d &= d - 1 {
 				if err := t.add(batch, s, p, bits.TrailingZeros64(d)); err != nil {
 					return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
@@ -43,6 +44,7 @@ func (t *table[K, V]) flush(batch *pdb.Batch) error {
 			}
 			p.Dirty = 0
 		}
+		s.dirty = s.dirty[:0]
 	}
 	return nil
 }
@@ -71,11 +73,29 @@ func (t *table[K, V]) sweep(s *nspace[K, V]) error {
 	return nil
 }
 
-// evict frees an eighth of the table's cache: entries not used since the clock's hand passed them last.
-func (t *table[K, V]) evict() error {
-	if t.b.mayWait() || t.cached < 8 {
+// evict makes room in the largest cache.
+func (b *Backend) evict() error {
+	if b.mayWait() {
 		return nil
 	}
+	var largest set
+	for _, s := range b.sets {
+		if largest == nil || s.size() > largest.size() {
+			largest = s
+		}
+	}
+	if largest == nil {
+		return nil
+	}
+	return largest.evict()
+}
+
+// evict implements set: it frees an eighth of the table's cache, entries not used since the clock's hand passed them last.
+func (t *table[K, V]) evict() error {
+	if t.cached < 8 {
+		return nil
+	}
+	t.last.page = nil
 	if err := t.b.settle(); err != nil {
 		return err
 	}

@@ -248,7 +248,7 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Page[K, entry[V]], uint32, error) {
 	t.last.page = nil
 	if t.b.used >= t.b.opts.CacheBytes {
-		if err := t.evict(); err != nil {
+		if err := t.b.evict(); err != nil {
 			return 0, nil, 0, err
 		}
 	}

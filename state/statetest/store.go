@@ -33,8 +33,6 @@ type Store struct {
 // ErrInjected is what FailAfter leads to.
 var ErrInjected = errors.New("injected failure")
 
-// Open, Create, Commit and Abort follow the contracts of package state.
-
 // Create implements state.Sink.
 func (s *Store) Create(ctx context.Context, scope state.Scope) (state.Stream, error) {
 	if err := ctx.Err(); err != nil {

@@ -154,7 +154,7 @@ func (w *world) until(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("timed out waiting for: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // polls a condition with a deadline
+		jobtest.Pause()
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *rig) until(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("timed out waiting for: %s; now %+v", what, r.details())
 		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // polls a condition with a deadline
+		jobtest.Pause()
 	}
 }
 

@@ -249,6 +249,9 @@ func (j *JobMaster) taskManagerLost(tm, reason string) {
 
 // taskManagerExit completes the history: the container's end is known later than the broken link.
 func (j *JobMaster) taskManagerExit(tm string, exit resourcemanager.Exit) {
+	if exit.Preempted {
+		j.step(scheduler.Forgive{TaskManager: tm})
+	}
 	for i := range j.history {
 		f := &j.history[i]
 		if f.TaskManager == tm && f.Kind == "taskmanager" && !strings.Contains(f.Detail, "container ended") {

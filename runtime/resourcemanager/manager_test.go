@@ -15,6 +15,7 @@ import (
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/version"
+	"github.com/thalweg/thalweg/runtime/jobmaster/jobtest"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
@@ -173,7 +174,7 @@ func (r *rig) until(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("timed out waiting for: %s (asked %v)", what, r.d.asked())
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // polls a condition with a deadline
+		jobtest.Pause()
 	}
 }
 

@@ -84,7 +84,7 @@ func (r *rig) until(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("timed out waiting for %s", what)
 		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // polls a condition with a deadline
+		jobtest.Pause()
 	}
 }
 

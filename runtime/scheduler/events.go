@@ -78,6 +78,8 @@ type (
 	FinalDone struct{ OK bool }
 	// CheckpointDone tells that a checkpoint was completed: the job makes progress.
 	CheckpointDone struct{}
+	// Forgive tells that the TaskManager whose loss was the last failure had been taken away by the cluster: it does not count.
+	Forgive struct{ TaskManager string }
 	// Suspend ends this JobMaster's part without touching the tasks: another one leads.
 	Suspend struct{ Failure Failure }
 )
@@ -94,6 +96,7 @@ func (Stop) event()           {}
 func (StopDone) event()       {}
 func (FinalDone) event()      {}
 func (CheckpointDone) event() {}
+func (Forgive) event()        {}
 func (Suspend) event()        {}
 
 // Effect is something that the shell must do, in order.

@@ -22,6 +22,18 @@ type Strategy struct {
 	next     time.Duration // exponential: pause of the next restart
 	last     time.Time     // of the last counted failure
 	progress bool          // since the last restart: a completed checkpoint, or a minute of all tasks running
+
+	before struct { // the last counted failure
+		used int
+		next time.Duration
+	}
+}
+
+// forgive takes the last counted failure back.
+func (s *Strategy) forgive() {
+	if s.used > s.before.used {
+		s.used, s.next = s.before.used, s.before.next
+	}
 }
 
 // StrategyOf reads the restart strategy. As in Flink the default is none for a job without checkpoints.
@@ -67,6 +79,7 @@ func (s *Strategy) onFailure(at time.Time, f *Failure) (pause time.Duration, jit
 	if f.Free {
 		return 0, 0, true, ""
 	}
+	s.before.used, s.before.next = s.used, s.next
 	if s.kind == "fixed-delay" {
 		if s.used++; s.used > s.attempts {
 			return 0, 0, false, fmt.Sprintf("%d restarts are used up (restart-strategy.fixed-delay.attempts)", s.attempts)

@@ -205,6 +205,8 @@ func (p *player) events(a []string) []Event {
 		return []Event{FinalDone{a[1] == "ok"}}
 	case "checkpoint":
 		return []Event{CheckpointDone{}}
+	case "forgive":
+		return []Event{Forgive{a[1]}}
 	case "suspend":
 		return []Event{Suspend{failure(a[1:])}}
 	}

@@ -44,9 +44,7 @@ func helper(mode string) {
 	case "panic":
 		panic("user code is broken")
 	case "silent":
-		select {
-		case <-time.After(time.Minute):
-		}
+		<-time.After(time.Minute)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	case "family":
@@ -83,7 +81,7 @@ func helper(mode string) {
 		m, err := link.Recv()
 		if err != nil {
 			if mode == "stubborn" {
-				time.Sleep(time.Minute) // hangs instead of ending
+				<-time.After(time.Minute) // hangs instead of ending
 			}
 			return
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/thalweg/thalweg/runtime/jobmaster/jobtest"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/taskmanager"
@@ -179,7 +180,7 @@ func gone(t *testing.T, pid int) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d still lives", pid)
 		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // polls a condition with a deadline
+		jobtest.Pause()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/internal/version"
@@ -15,6 +16,12 @@ import (
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
+
+// Pause waits for two milliseconds: the pace of loops that poll a condition with a deadline.
+func Pause() {
+	t := time.NewTimer(2 * time.Millisecond)
+	<-t.C
+}
 
 // Op makes an operator id from a small number.
 func Op(n byte) graph.OperatorID { return graph.OperatorID{ID: graph.ID{15: n}} }

@@ -1,0 +1,115 @@
+package resourcemanager
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+)
+
+// WorkerStarted implements Events.
+func (m *Manager) WorkerStarted(id WorkerID, spec WorkerSpec, host string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log.Info().Str("container_id", string(id)).Str("host", host).Stringer("spec", spec).Msg("worker started")
+	m.known[id] = true
+	if m.tms[string(id)] == nil {
+		m.starting[id] = time.Now().Add(config.RegistrationTimeout.Value(m.opts.Config))
+	}
+}
+
+// WorkerLost implements Events.
+func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log.Warn().Str("container_id", string(id)).Int("exit_code", exit.Code).Str("diagnostics", exit.Text).Msg("worker lost")
+	if t := m.tms[string(id)]; t != nil {
+		m.dropLocked(t, fmt.Sprintf("its container ended with exit code %d: %s", exit.Code, exit.Text))
+		t.link.Close(errors.New("resourcemanager: the container ended"))
+	}
+	delete(m.starting, id)
+	delete(m.released, id)
+	delete(m.known, id)
+	for _, l := range m.lost[string(id)] {
+		l.TaskManagerExit(string(id), exit)
+	}
+	delete(m.lost, string(id))
+	m.allocate()
+}
+
+// Problem implements Events.
+func (m *Manager) Problem(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if text != m.problem && text != "" {
+		m.log.Warn().Str("problem", text).Msg("workers cannot be started at the moment")
+	}
+	m.problem = text
+}
+
+// Fatal implements Events.
+func (m *Manager) Fatal(err error) {
+	m.mu.Lock()
+	first := !m.fatal && !m.closed
+	m.fatal = true
+	if first && m.opts.OnFatal != nil {
+		m.links.Go(func() { m.opts.OnFatal(err) })
+	}
+	m.mu.Unlock()
+}
+
+// tick sends heartbeats, and acts on what did not happen in time.
+func (m *Manager) tick() {
+	period := min(m.interval, time.Second)
+	t := time.NewTicker(max(period, 10*time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			m.onTick(now)
+		case <-m.stop:
+			return
+		}
+	}
+}
+
+func (m *Manager) onTick(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	idle := config.TaskManagerTimeout.Value(m.opts.Config)
+	for _, t := range m.ordered() {
+		if silent := now.Sub(t.heard); silent > m.timeout {
+			reason := fmt.Sprintf("no heartbeat for %s (heartbeat.timeout)", silent.Round(time.Millisecond))
+			m.dropLocked(t, reason)
+			t.link.Close(errors.New("resourcemanager: " + reason))
+			m.allocate()
+			continue
+		}
+		if !t.leaving && t.idle() && now.Sub(t.idleSince) >= idle {
+			m.giveBack(t)
+			continue
+		}
+		_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Heartbeat{Heartbeat: &pb.Heartbeat{TimeMs: now.UnixMilli()}}}) // a broken link shows at Recv
+	}
+	for id, until := range m.starting {
+		if now.After(until) {
+			m.log.Warn().Str("container_id", string(id)).Msg("worker did not register in time; it is replaced")
+			delete(m.starting, id)
+			m.released[id] = true
+			m.opts.Driver.ReleaseWorker(id)
+		}
+	}
+}
+
+// giveBack releases an idle TaskManager.
+func (m *Manager) giveBack(t *taskManager) {
+	m.log.Info().Str("container_id", t.info.ID).Msg("idle TaskManager is given back")
+	t.leaving = true
+	m.plan()
+	id := WorkerID(t.info.ID)
+	m.released[id] = true
+	_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Shutdown{Shutdown: &pb.Shutdown{Reason: "idle (resourcemanager.taskmanager-timeout)"}}}) // it is released anyway
+	m.opts.Driver.ReleaseWorker(id)
+}

@@ -1,0 +1,176 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+)
+
+func (s *Scheduler) workerDown(e WorkerDown) {
+	f := e.Failure
+	f.TaskManager = e.TaskManager
+	var first *Execution
+	var lost []*Execution
+	s.each(func(x *Execution) {
+		deployed := x.State == TaskDeploying || x.State == TaskInitializing || x.State == TaskRunning || x.State == TaskCanceling
+		if !deployed || x.Slot.TaskManager != e.TaskManager {
+			return
+		}
+		if first == nil {
+			first = x
+		}
+		lost = append(lost, x)
+	})
+	for _, x := range lost {
+		if x.State == TaskCanceling { // what was to be cancelled is gone
+			s.setTask(x, TaskCanceled)
+			continue
+		}
+		x.Failure = &f
+		s.setTask(x, TaskFailed)
+	}
+	switch {
+	case first != nil && s.phase == phaseActive:
+		s.fail(f, nil)
+	case first == nil && s.phase == phasePreparing && e.Process:
+		s.fail(f, nil) // it died before its first task: a restart that is paced by the strategy
+	case first != nil && s.phase == phaseEnding && s.state != JobCancelling:
+		s.fail(f, nil) // for the history; often the cause of what was heard first
+	}
+	s.checkEnd()
+}
+
+// fail handles a failure of task x, or of the job when x is nil.
+func (s *Scheduler) fail(f Failure, x *Execution) {
+	f.At = s.now
+	if x != nil {
+		f.Task, f.Execution = s.TaskName(x.ID), x.ID
+		if f.TaskManager == "" {
+			f.TaskManager = x.Slot.TaskManager
+		}
+		x.Failure = &f
+	}
+	if s.state == JobInitializing {
+		s.emit(FailureRecorded{f, true})
+		s.setJob(JobFailed)
+		s.emit(Ended{JobFailed, &f})
+		return
+	}
+	root := s.phase == phaseActive || s.phase == phasePreparing
+	if !root && f.explains(s.root) {
+		f.Detail = join(f.Detail, s.root.Detail) // says why there is no restart, if there is none
+		s.root, s.counted = &f, f.TaskManager
+		s.emit(FailureRecorded{f, true})
+		return
+	}
+	s.emit(FailureRecorded{f, root})
+	if !root {
+		if f.Fatal && s.state == JobRestarting { // found out while restarting: no use to go on
+			s.root = &f
+			s.setJob(JobFailing)
+			if s.phase == phaseIdle {
+				s.phase = phaseEnding
+			}
+			s.checkEnd()
+		}
+		return
+	}
+	if s.running && s.now.Sub(s.runSince) >= time.Minute {
+		s.cfg.Strategy.progress = true
+	}
+	s.root, s.counted = &f, f.TaskManager
+	pause, jitter, ok, why := s.cfg.Strategy.onFailure(s.now, &f)
+	if ok {
+		s.setJob(JobRestarting)
+		s.end("the job restarts: " + f.Message)
+		s.pause, s.jitter = pause, jitter
+	} else {
+		f.Detail = join(f.Detail, "No restart: "+why+".")
+		s.setJob(JobFailing)
+		s.end("the job fails: " + f.Message)
+	}
+	s.checkEnd()
+}
+
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "\n" + b
+}
+
+func (s *Scheduler) cancel() {
+	switch s.state {
+	case JobInitializing:
+		s.setJob(JobCanceled)
+		s.emit(Ended{JobCanceled, nil})
+		return
+	case JobFailing, JobCancelling:
+		return
+	}
+	s.setJob(JobCancelling)
+	if s.phase != phaseEnding {
+		s.end("the job is cancelled")
+	}
+	s.checkEnd()
+}
+
+// end begins the end of the current attempt.
+func (s *Scheduler) end(reason string) {
+	s.phase = phaseEnding
+	s.emit(StopCheckpoints{reason})
+	c := CancelTasks{Attempt: s.attempt}
+	s.each(func(x *Execution) {
+		switch x.State {
+		case TaskCreated, TaskScheduled:
+			s.setTask(x, TaskCanceled)
+		case TaskDeploying, TaskInitializing, TaskRunning:
+			s.setTask(x, TaskCanceling)
+			c.IDs = append(c.IDs, x.ID)
+		}
+	})
+	if len(c.IDs) > 0 {
+		s.emit(c)
+	}
+}
+
+func (s *Scheduler) kill() {
+	var k KillWorkers
+	s.each(func(x *Execution) {
+		if x.State == TaskCanceling && !slices.Contains(k.TaskManagers, x.Slot.TaskManager) {
+			k.TaskManagers = append(k.TaskManagers, x.Slot.TaskManager)
+		}
+	})
+	if len(k.TaskManagers) > 0 {
+		s.emit(k)
+	}
+}
+
+// checkEnd goes on when every task of the attempt has ended.
+func (s *Scheduler) checkEnd() {
+	if s.state.Terminal() || !s.all(func(x *Execution) bool { return x.State.Terminal() }) {
+		return
+	}
+	switch {
+	case s.phase == phaseActive && s.state == JobRunning:
+		if s.all(func(x *Execution) bool { return x.State == TaskFinished }) {
+			s.conclude(JobFinished)
+		}
+	case s.phase == phaseEnding && s.state == JobCancelling:
+		s.conclude(JobCanceled)
+	case s.phase == phaseEnding && s.state == JobFailing:
+		s.conclude(JobFailed)
+	case s.phase == phaseEnding && s.state == JobRestarting:
+		s.phase = phaseIdle
+		s.emit(ScheduleRestart{Attempt: s.attempt, After: s.pause, Jitter: s.jitter})
+	}
+}
+
+func (s *Scheduler) conclude(state JobState) {
+	s.setJob(state)
+	s.emit(RequireSlots{0})
+	e := Ended{State: state}
+	if state == JobFailed {
+		e.Failure = s.root
+	}
+	s.emit(e)
+}

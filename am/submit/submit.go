@@ -92,6 +92,8 @@ func (e *LibError) Error() string {
 // Errors: *client.UnreachableError, *client.QueueNotFoundError, *client.SubmissionError, *staging.Error, *SizeError, *LibError, and others
 // of one line.
 func Submit(ctx context.Context, r Request) (res *Result, err error) {
+	r.Config = r.Config.Clone()
+	qualify(r.Config, r.Hadoop)
 	s := &submission{Request: r, start: time.Now(), last: time.Now(), res: &Result{JobID: graph.NewID().String()}}
 	defer func() {
 		if err != nil {
@@ -256,6 +258,32 @@ func Root(c config.Configuration, hadoop *conf.Configuration, user string) (stri
 		return "", fmt.Errorf("submit: %s = %q is no folder: give a URI such as hdfs://namenode:8020/user/%s/.thalweg", config.YarnStaging.Key, root, user)
 	}
 	return root, nil
+}
+
+// Qualify writes the default file system's address into a URI without one (hdfs:///x), so that it names the same folder everywhere.
+func Qualify(uri string, hadoop *conf.Configuration) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme == "" || u.Scheme == "file" || u.Host != "" || u.Path == "" {
+		return uri
+	}
+	def, err := hadoop.DefaultFS()
+	if err != nil {
+		return uri
+	}
+	if d, err := url.Parse(def); err == nil && d.Scheme == u.Scheme {
+		u.Host = d.Host
+		return u.String()
+	}
+	return uri
+}
+
+// qualify does so for all options that name folders.
+func qualify(c config.Configuration, hadoop *conf.Configuration) {
+	for _, o := range []*config.Option[string]{config.CheckpointDir, config.SavepointDir, config.SavepointPath, config.HADir, config.YarnStaging} {
+		if v := o.Value(c); v != "" {
+			o.Set(c, Qualify(v, hadoop))
+		}
+	}
 }
 
 func (s *submission) checkFiles(ctx context.Context) error {

@@ -308,6 +308,11 @@ func (a aged) List(ctx context.Context, dir string) ([]fs.Info, error) {
 
 func TestRoot(t *testing.T) {
 	h := conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020/"})
+	for in, want := range map[string]string{"hdfs:///x/y": "hdfs://nn:8020/x/y", "hdfs://a/x": "hdfs://a/x", "/x": "/x", "file:///x": "file:///x", "s3:///x": "s3:///x", ":": ":"} {
+		if got := submit.Qualify(in, h); got != want {
+			t.Errorf("Qualify(%q) = %s, want %s", in, got, want)
+		}
+	}
 	for in, want := range map[string]string{
 		"": "hdfs://nn:8020/user/ann/.thalweg", "/apps/t": "hdfs://nn:8020/apps/t", "hdfs://other/x": "hdfs://other/x", "file:///tmp/x": "file:///tmp/x",
 	} {

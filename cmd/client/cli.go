@@ -14,6 +14,7 @@ import (
 
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/configfile"
 	"github.com/thalweg/thalweg/fs"
@@ -141,23 +142,33 @@ func (c *cli) libDir() string {
 }
 
 // job finds the job to act on, by -m or on YARN.
-func (c *cli) job(ctx context.Context, id string) (*control.Target, func(), error) {
+func (c *cli) job(ctx context.Context, id string) (*target, error) {
 	cfg, err := c.config(nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if c.address != "" {
 		t, err := control.Direct(ctx, c.address, cfg, id)
-		return t, func() {}, err
+		if err != nil {
+			return nil, err
+		}
+		return &target{Target: t, qualify: func(uri string) string { return uri }, close: t.REST.Close}, nil
 	}
 	k, err := c.connect(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	t, err := control.FindJob(ctx, k.yarn, cfg, id)
 	if err != nil {
 		k.close()
-		return nil, nil, err
+		return nil, err
 	}
-	return t, k.close, nil
+	return &target{Target: t, qualify: func(uri string) string { return submit.Qualify(uri, k.hadoop) }, close: func() { t.REST.Close(); k.close() }}, nil
+}
+
+// target is a job and what is needed to name folders for it.
+type target struct {
+	*control.Target
+	qualify func(uri string) string
+	close   func()
 }

@@ -138,7 +138,7 @@ func (c *cli) cancelCommand() *cobra.Command {
 		Use: "cancel [job]", Short: "end a job without a savepoint", Long: "Cancel a job and wait until it has ended. YARN then shows its application as KILLED." + whichJob,
 		Example: "  thalweg cancel -Dyarn.application.name=orders", Args: positional(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				if err := t.REST.Cancel(ctx, t.Job.ID); err != nil {
 					return err
 				}
@@ -153,22 +153,21 @@ func (c *cli) cancelCommand() *cobra.Command {
 }
 
 // onJob finds the job and runs fn on it within client.timeout where fn waits.
-func (c *cli) onJob(ctx context.Context, args []string, fn func(context.Context, *control.Target) error) error {
+func (c *cli) onJob(ctx context.Context, args []string, fn func(context.Context, *target) error) error {
 	id := ""
 	if len(args) > 0 {
 		id = args[0]
 	}
-	t, done, err := c.job(ctx, id)
+	t, err := c.job(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer done()
-	defer t.REST.Close()
+	defer t.close()
 	return fn(ctx, t)
 }
 
 // tell writes the outcome in either form.
-func (c *cli) tell(t *control.Target, fields map[string]any, format string, args ...any) error {
+func (c *cli) tell(t *target, fields map[string]any, format string, args ...any) error {
 	if !c.json() {
 		c.printf(format, args...)
 		return nil
@@ -181,7 +180,7 @@ func (c *cli) tell(t *control.Target, fields map[string]any, format string, args
 }
 
 // awaitEnd waits until the job has ended, or its master is gone, which is the end of an application with one job.
-func (c *cli) awaitEnd(ctx context.Context, t *control.Target) (string, error) {
+func (c *cli) awaitEnd(ctx context.Context, t *target) (string, error) {
 	cfg, err := c.config(nil)
 	if err != nil {
 		return "", err

@@ -56,7 +56,8 @@ func (c *cli) savepointCommand() *cobra.Command {
 			if len(args) == 2 {
 				s.Dir = args[1]
 			}
-			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
+				s.Dir = t.qualify(s.Dir)
 				id, err := t.REST.TriggerSavepoint(ctx, t.Job.ID, s)
 				if err != nil {
 					return err
@@ -96,7 +97,8 @@ func (c *cli) stopCommand() *cobra.Command {
 			if err := checkFormat(s.Format); err != nil {
 				return err
 			}
-			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
+				s.Dir = t.qualify(s.Dir)
 				id, err := t.REST.TriggerStop(ctx, t.Job.ID, s)
 				if err != nil {
 					return err
@@ -126,7 +128,7 @@ func (c *cli) checkpointCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "checkpoint [job]", Short: "take a checkpoint of a running job now", Long: "Take a checkpoint and print its number." + whichJob, Args: positional(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *control.Target) error {
+			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				id, err := t.REST.TriggerCheckpoint(ctx, t.Job.ID, full)
 				if err != nil {
 					return err

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -87,6 +88,7 @@ type run struct {
 	watch                  *eos.Watcher
 	raw                    rawReader
 	report                 Report
+	left                   atomic.Int64 // faults to come
 }
 
 func (r *run) logf(format string, args ...any) {
@@ -115,8 +117,8 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 	wctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	written := make(chan error, 1)
-	rate := float64(r.o.Records) / (perFault * time.Duration(len(faults)+1)).Seconds()
-	wg.Go(func() { written <- r.write(wctx, rate) })
+	r.left.Store(int64(len(faults)))
+	wg.Go(func() { written <- r.write(wctx) })
 	defer func() { cancel(); wg.Wait() }()
 	if err := until(ctx, time.Minute, "first output", func(context.Context) (bool, error) { return r.raw.last().After(time.Time{}), nil }); err != nil {
 		return nil, err
@@ -125,6 +127,7 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 		if err := r.inject(ctx, i, k); err != nil {
 			return nil, fmt.Errorf("faults: seed %d: fault %d (%s): %w", r.o.Seed, i+1, k, err)
 		}
+		r.left.Add(-1)
 	}
 	if err := <-written; err != nil {
 		return nil, err
@@ -173,9 +176,19 @@ func (r *run) submit(ctx context.Context) (err error) {
 	})
 }
 
-func (r *run) write(ctx context.Context, rate float64) error {
-	if err := r.kafka.Write(ctx, r.in, r.spec, 0, r.o.Records, rate); err != nil {
-		return err
+// write writes the input, second by second, at a rate that leaves records for every fault that is still to come; once all are done it
+// writes the rest at once.
+func (r *run) write(ctx context.Context) error {
+	for next := int64(0); next < r.o.Records; {
+		n, rate := r.o.Records-next, 0.0
+		if left := r.left.Load(); left > 0 {
+			rate = float64(n) / (perFault * time.Duration(left+1)).Seconds()
+			n = min(n, max(1, int64(rate)))
+		}
+		if err := r.kafka.Write(ctx, r.in, r.spec, next, next+n, rate); err != nil {
+			return err
+		}
+		next += n
 	}
 	return r.kafka.WriteSentinels(ctx, r.in, r.spec)
 }

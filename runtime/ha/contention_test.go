@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,6 +27,7 @@ var errLost = errors.New("the answer was lost")
 // attempt is one owner's thread.
 type attempt struct {
 	n     int
+	h     *history
 	turn  chan bool     // from the scheduler: go on; true: the answer is lost
 	yield chan struct{} // to the scheduler: about to do an operation; closed at the end
 }
@@ -35,18 +37,19 @@ type steppedFS struct {
 	a *attempt
 }
 
-func (s steppedFS) step(op func() error) error {
+func (s steppedFS) step(what string, op func() error) error {
 	s.a.yield <- struct{}{}
 	lost := <-s.a.turn
 	err := op()
 	if err == nil && lost {
-		return errLost
+		err = errLost
 	}
+	s.a.h.now("attempt %d:     %s: %v", s.a.n, strings.ReplaceAll(what, graph.ID{1}.String(), "J"), err)
 	return err
 }
 
 func (s steppedFS) Create(ctx context.Context, p string, overwrite bool) (w fs.Writer, err error) {
-	err = s.step(func() error { w, err = s.FileSystem.Create(ctx, p, overwrite); return err })
+	err = s.step("create "+p, func() error { w, err = s.FileSystem.Create(ctx, p, overwrite); return err })
 	if errors.Is(err, errLost) { // as a NameNode's client would: the lease is given up, the file is there
 		_ = w.Close()
 	}
@@ -54,25 +57,25 @@ func (s steppedFS) Create(ctx context.Context, p string, overwrite bool) (w fs.W
 }
 
 func (s steppedFS) Rename(ctx context.Context, from, to string) error {
-	return s.step(func() error { return s.FileSystem.Rename(ctx, from, to) })
+	return s.step("rename "+from+" "+path.Base(to), func() error { return s.FileSystem.Rename(ctx, from, to) })
 }
 
 func (s steppedFS) List(ctx context.Context, dir string) (l []fs.Info, err error) {
-	err = s.step(func() error { l, err = s.FileSystem.List(ctx, dir); return err })
+	err = s.step("list "+dir, func() error { l, err = s.FileSystem.List(ctx, dir); return err })
 	return l, err
 }
 
 func (s steppedFS) Stat(ctx context.Context, p string) (i fs.Info, err error) {
-	err = s.step(func() error { i, err = s.FileSystem.Stat(ctx, p); return err })
+	err = s.step("stat "+p, func() error { i, err = s.FileSystem.Stat(ctx, p); return err })
 	return i, err
 }
 
 func (s steppedFS) Remove(ctx context.Context, p string, recursive bool) error {
-	return s.step(func() error { return s.FileSystem.Remove(ctx, p, recursive) })
+	return s.step("remove "+p, func() error { return s.FileSystem.Remove(ctx, p, recursive) })
 }
 
 func (s steppedFS) Open(ctx context.Context, p string) (r fs.Reader, err error) {
-	err = s.step(func() error { r, err = s.FileSystem.Open(ctx, p); return err })
+	err = s.step("open "+p, func() error { r, err = s.FileSystem.Open(ctx, p); return err })
 	return r, err
 }
 
@@ -257,7 +260,7 @@ func TestContendingAttemptsNeverBothWrite(t *testing.T) {
 		h := newHistory()
 		var all []*attempt
 		for n := range rapid.IntRange(2, 4).Draw(t, "attempts") {
-			a := &attempt{n: n, turn: make(chan bool), yield: make(chan struct{})}
+			a := &attempt{n: n, h: h, turn: make(chan bool), yield: make(chan struct{})}
 			pointers, end := rapid.IntRange(0, 6).Draw(t, "pointers"), rapid.Bool().Draw(t, "end")
 			s := NewFileStore(steppedFS{inner, a}, "/ha", zerolog.Nop())
 			go func() {

@@ -171,6 +171,13 @@ func (s *FileStore) OpenJob(ctx context.Context, id graph.JobID) (Pointer, int64
 		if err := s.CheckEpoch(ctx); err != nil {
 			return fail(err)
 		}
+		// And one that was created after the job had ended and its directory was gone has the result beside it.
+		if _, ok, err := s.result(ctx, id); err != nil || ok {
+			if ok {
+				err = errors.Join(ErrEnded, s.fs.Remove(ctx, s.jobDir(id), true))
+			}
+			return fail(err)
+		}
 		for _, t := range tokens {
 			if t != *best {
 				if err := s.fs.Remove(ctx, path.Join(s.jobDir(id), t.name()), false); err != nil {

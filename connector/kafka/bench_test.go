@@ -77,8 +77,13 @@ func BenchmarkSource(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	var failed atomic.Bool
 	for i := range benchRecords {
-		cl.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: int32(i % 4), Value: value}, nil)
+		cl.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: int32(i % 4), Value: value}, func(_ *kgo.Record, err error) {
+			if err != nil && failed.CompareAndSwap(false, true) {
+				b.Error(err)
+			}
+		})
 	}
 	if err := cl.Flush(context.Background()); err != nil {
 		b.Fatal(err)
@@ -107,7 +112,7 @@ func BenchmarkSource(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if st == connector.NothingAvailable {
+				if st == connector.NothingAvailable && out.n < benchRecords {
 					<-r.Available()
 				}
 			}

@@ -13,12 +13,12 @@ import (
 )
 
 // producerOptions are what all producing clients of a sink have: acknowledgement by all replicas, idempotence, no compression (as Kafka's own
-// client), 32 MiB of buffer, 30 tries (about 2 minutes).
+// client), 32,768 records or 32 MiB of buffer, 30 tries (about 2 minutes).
 func producerOptions(cfg *sinkConfig) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.MaxBufferedRecords(1 << 17),
+		kgo.MaxBufferedRecords(1 << 15),
 		kgo.MaxBufferedBytes(32 << 20),
 		// Not RecordDeliveryTimeout: the client counts it from the record's timestamp, which here is the event time.
 		kgo.RecordRetries(30),
@@ -49,12 +49,16 @@ func (c *valueContext[T]) choose(r *Record, n int) int {
 	return p
 }
 
-// encoder turns values into records. Records and their buffers are used again once they are acknowledged.
+// encoder turns values into records. Records and their buffers are used again once they are acknowledged; there are never more of them than
+// the client buffers. (A sync.Pool is emptied by each collection of garbage, which here means new records in the tens of thousands.)
 type encoder[T any] struct {
 	s    *sink[T]
 	ctx  context.Context
-	pool sync.Pool
+	free []*Record // of the task's goroutine
 	m    sinkMetrics
+
+	mu    sync.Mutex
+	acked []*Record // handed back by the client's goroutine
 }
 
 type sinkMetrics struct {
@@ -76,7 +80,6 @@ func newEncoder[T any](s *sink[T], ctx connector.SinkContext) *encoder[T] {
 		life = context.Background()
 	}
 	e := &encoder[T]{s: s, ctx: life}
-	e.pool.New = func() any { return &Record{Value: make([]byte, 0, 512)} }
 	e.m = sinkMetrics{
 		sent: counter(ctx.Metrics, "numRecordsSend"), failed: counter(ctx.Metrics, "numRecordsSendErrors"), bytes: counter(ctx.Metrics, "numBytesSend"),
 	}
@@ -86,7 +89,7 @@ func newEncoder[T any](s *sink[T], ctx connector.SinkContext) *encoder[T] {
 // produce encodes v and gives it to the client. It blocks while the client's buffer is full.
 func (e *encoder[T]) produce(cl *kgo.Client, v T, ts int64, done func(*Record, error)) error {
 	s := e.s
-	rec := e.pool.Get().(*Record)
+	rec := e.take()
 	buf := rec.Value[:0]
 	*rec = Record{Topic: s.cfg.topic}
 	if ts != connector.NoTimestamp {
@@ -133,12 +136,29 @@ func (e *encoder[T]) produce(cl *kgo.Client, v T, ts int64, done func(*Record, e
 	return nil
 }
 
-// recycle takes back an acknowledged record.
+// take returns a record whose Value has the buffer to use.
+func (e *encoder[T]) take() *Record {
+	if len(e.free) == 0 {
+		e.mu.Lock()
+		e.free, e.acked = e.acked, e.free
+		e.mu.Unlock()
+	}
+	if n := len(e.free); n > 0 {
+		rec := e.free[n-1]
+		e.free = e.free[:n-1]
+		return rec
+	}
+	return &Record{Value: make([]byte, 0, 256)}
+}
+
+// recycle takes back an acknowledged record. Called on the client's goroutine.
 func (e *encoder[T]) recycle(r *Record) {
 	if cap(r.Value) > 64<<10 {
 		return
 	}
-	e.pool.Put(r)
+	e.mu.Lock()
+	e.acked = append(e.acked, r)
+	e.mu.Unlock()
 }
 
 // writer is the writer without transactions.
@@ -159,8 +179,8 @@ func newWriter[T any](s *sink[T], ctx connector.SinkContext) (*writer[T], error)
 	w.done = func(r *Record, err error) {
 		if err != nil {
 			w.enc.m.failed.Add(1)
-			err = fmt.Errorf("kafka: write to topic %q: %w", r.Topic, err)
-			w.err.CompareAndSwap(nil, &err)
+			first := fmt.Errorf("kafka: write to topic %q: %w", r.Topic, err) // not err: its address would put each call's err on the heap
+			w.err.CompareAndSwap(nil, &first)
 			return
 		}
 		w.enc.recycle(r)

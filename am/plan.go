@@ -78,6 +78,9 @@ func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
 	err = cmd.Start()
 	_ = w.Close() // the program has its own
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		return nil, &PlanError{r.Name, err.Error()}
 	}
 	text, rerr := io.ReadAll(io.LimitReader(out, maxGraph+1))
@@ -109,7 +112,7 @@ func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
 
 // planText is the program's message, with the exit code where it was not the one of a build that failed in order.
 func planText(err error, errout string) string {
-	text := strings.TrimSpace(limit(errout, maxMessage))
+	text := compact(limit(errout, maxMessage))
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == planFailed && text != "" {
 		return text
@@ -118,6 +121,16 @@ func planText(err error, errout string) string {
 		return err.Error()
 	}
 	return err.Error() + ": " + text
+}
+
+// compact keeps the first lines and the last one of a long text: a usage message between two errors, or a stack below one.
+func compact(s string) string {
+	const first = 8
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	if len(lines) > first+1 {
+		lines = append(append(lines[:first:first], "..."), lines[len(lines)-1])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // limited keeps the first n bytes.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -40,15 +39,10 @@ func (l *ProcessLauncher) LaunchCoordinator(ctx context.Context, cfg rpc.Process
 			return nil, nil, fmt.Errorf("dispatcher: launch coordinator: %w", err)
 		}
 	}
-	base := os.TempDir()
-	if len(base) > 60 {
-		base = "/tmp" // paths of sockets are short
-	}
-	sockDir, err := os.MkdirTemp(base, "thalweg-")
+	sockDir, sock, err := taskmanager.SocketPath()
 	if err != nil {
-		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: %w", err)
+		return nil, nil, err
 	}
-	sock := filepath.Join(sockDir, "control.sock")
 	ln, err := net.Listen("unix", sock)
 	if err != nil {
 		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: listen on %s: %w", sock, errors.Join(err, os.RemoveAll(sockDir)))

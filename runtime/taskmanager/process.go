@@ -48,7 +48,7 @@ func (l *ProcessLauncher) Launch(ctx context.Context, spec LaunchSpec) (Process,
 // StartWith.
 func (l *ProcessLauncher) Start(path, role string, cfg rpc.ProcessConfig) (Process, error) {
 	p := &process{links: make(chan rpc.WorkerLink, 1), ended: make(chan struct{})}
-	sockDir, sock, err := socketPath()
+	sockDir, sock, err := SocketPath()
 	if err != nil {
 		return nil, err
 	}
@@ -121,19 +121,6 @@ func (p *process) Wait() Exit {
 	}
 	p.close()
 	return p.exit
-}
-
-// socketPath makes a private folder for a socket; such paths must be short.
-func socketPath() (dir, sock string, err error) {
-	base := os.TempDir()
-	if len(base) > 60 {
-		base = "/tmp"
-	}
-	dir, err = os.MkdirTemp(base, "thalweg-")
-	if err != nil {
-		return "", "", fmt.Errorf("taskmanager: make folder for a socket: %w", err)
-	}
-	return dir, filepath.Join(dir, "control.sock"), nil
 }
 
 // ForkSpec describes a job process.

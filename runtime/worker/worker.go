@@ -113,6 +113,9 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 	case *pb.WorkerDown_Deploy:
 		w.deploy(ctx, m.Deploy.GetTasks())
 	case *pb.WorkerDown_Cancel:
+		if m.Cancel.GetAll() {
+			w.each(func(t *task.Task) { t.Cancel() })
+		}
 		for _, id := range m.Cancel.GetExecutionIds() {
 			if t := w.task(id); t != nil {
 				t.Cancel()

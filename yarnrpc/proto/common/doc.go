@@ -1,0 +1,2 @@
+// Package commonpb holds the generated messages of Hadoop's IPC and security layers, with Hadoop's field numbers.
+package commonpb

@@ -14,6 +14,7 @@ import (
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
+	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
@@ -72,7 +73,9 @@ func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *
 		FirstID: j.opts.FirstID, ReservedID: j.opts.FirstID}
 	cfg.FromConfiguration(conf)
 	if from != nil {
-		cfg.Existing = []coordinator.Completed{*from}
+		if cfg.Existing, err = c.retained(ctx, *from, cfg.Retained); err != nil {
+			return nil, err
+		}
 	}
 	if c.core, err = coordinator.New(cfg); err != nil {
 		return nil, err
@@ -81,6 +84,21 @@ func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *
 	c.runner = coordinator.NewRunner(context.WithoutCancel(ctx), c.storage, ha.JobPointers{Store: j.opts.Store, Job: j.opts.JobID}, j.log,
 		func(ev coordinator.Event) { j.q.Post(func() { c.step(ev) }) })
 	return c, nil
+}
+
+// retained is the checkpoint to restore from with the older ones that execution.checkpointing.num-retained keeps beside it.
+func (c *checkpoints) retained(ctx context.Context, from coordinator.Completed, n int) ([]coordinator.Completed, error) {
+	var all []coordinator.Completed
+	if n > 1 && from.Owned {
+		older, err := c.storage.Completed(ctx, from.ID-1, n-1)
+		if err != nil {
+			return nil, fmt.Errorf("jobmaster: find retained checkpoints: %w", err)
+		}
+		for _, o := range older {
+			all = append(all, coordinator.Completed{ID: o.Checkpoint.ID, Dir: o.Dir, Owned: true, Checkpoint: o.Checkpoint})
+		}
+	}
+	return append(all, from), nil
 }
 
 // step feeds the core and carries out its effects.
@@ -195,7 +213,8 @@ func (c *checkpoints) declined(m *pb.CheckpointDeclined) {
 	if err != nil {
 		return
 	}
-	c.step(coordinator.Decline{ID: m.GetCheckpointId(), Execution: id, Reason: m.GetFailure().GetMessage()})
+	c.step(coordinator.Decline{ID: m.GetCheckpointId(), Execution: id, Reason: m.GetFailure().GetMessage(),
+		TaskFailed: m.GetFailure().GetKind() == rpc.KindNotRunning})
 }
 
 func (c *checkpoints) jobEnded(state scheduler.JobState) {

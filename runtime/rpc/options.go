@@ -37,6 +37,10 @@ const (
 	RoleWorker      = "worker"
 )
 
+// KindNotRunning is the kind of a Failure that declines a checkpoint because the task is not there (any more): its own failure, which is
+// reported apart, and not the checkpoint's.
+const KindNotRunning = "not-running"
+
 // ProcessConfig is what a worker or coordinator process is told at its start, beside its environment.
 type ProcessConfig struct {
 	JobID       string            `json:"jobId"`

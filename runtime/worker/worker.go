@@ -128,7 +128,7 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 			if t := w.task(id); t != nil {
 				t.Trigger(m.Trigger)
 			} else if e, err := graph.ParseExecutionID(id); err == nil {
-				w.Decline(e, m.Trigger.GetCheckpointId(), &pb.Failure{Message: "the task is not running", Kind: "not-running"})
+				w.Decline(e, m.Trigger.GetCheckpointId(), &pb.Failure{Message: "the task is not running", Kind: rpc.KindNotRunning})
 			}
 		}
 	case *pb.WorkerDown_Completed:

@@ -323,7 +323,7 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, Prefix: r.prefix, Parallelism: parallelism, Group: r.group})
+	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, Prefix: r.prefix, Parallelism: parallelism, Pool: 10, Group: r.group})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,6 @@
 // Command pipe is the job of the throughput cases: a generator, then either map -> filter -> discard, or keyBy -> tumbling count ->
-// discard, or nothing but discard (the generator's own cost). The Flink job in bench/flink does the same with the same events.
+// discard, or nothing but discard (the generator's own cost); and of the start-up case: a slow generator, keyBy, a running sum, and a
+// sink that reports the first record. The Flink job in bench/flink does the same with the same events.
 package main
 
 import (
@@ -8,86 +9,51 @@ import (
 	"os"
 	"time"
 
-	"github.com/thalweg/thalweg/connector/blackhole"
+	"github.com/thalweg/thalweg/bench/internal/gen"
+	"github.com/thalweg/thalweg/bench/internal/profile"
 	"github.com/thalweg/thalweg/connector/datagen"
 	"github.com/thalweg/thalweg/stream"
 )
 
-// Event is one generated record, a pure function of its number.
-type Event struct {
-	ID    int64
-	Key   int64
-	Value int64
-	At    int64 // event time, milliseconds
-	Text  string
-}
-
-// Count is the result of a window.
-type Count struct {
-	Key   int64
-	Start int64
-	Count int64
-}
-
-const (
-	texts   = 1024
-	perMS   = 100 // events per millisecond of event time
-	textLen = 64
-)
-
-var table = func() (t [texts]string) {
-	for i := range t {
-		b := make([]byte, textLen)
-		x := uint64(i)
-		for j := range b {
-			x = mix(x)
-			b[j] = 'a' + byte(x%26)
-		}
-		t[i] = string(b)
-	}
-	return t
-}()
-
-// mix is one step of SplitMix64.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-func event(n, keys int64) Event {
-	r := mix(uint64(n))
-	return Event{ID: n, Key: int64(r>>1) % keys, Value: int64(r & 0xffff), At: 1735689600000 + n/perMS, Text: table[r>>54]}
-}
-
 func build(env *stream.Environment) error {
 	f := flag.NewFlagSet("pipe", flag.ContinueOnError)
-	kind := f.String("case", "chain", "generator, chain or window")
+	kind := f.String("case", "chain", "generator, chain, window or start")
 	events := f.Int64("events", 10_000_000, "number of events")
 	keys := f.Int64("keys", 10_000, "number of keys")
 	window := f.Duration("window", 10*time.Second, "window size")
+	result := f.String("result", "", "folder that each sink's count and checksum is written to")
+	addr := f.String("probe", "", "address that the start case sends its datagram to")
+	rate := f.Float64("rate", 100, "events per second of the start case")
 	if err := f.Parse(env.Args()); err != nil {
 		return err
 	}
-	src := datagen.Source(func(n int64) Event { return event(n, *keys) }, datagen.Count(*events))
-	wm := stream.NoWatermarks[Event]()
+	bound := datagen.Count(*events)
+	if *kind == "start" {
+		bound = datagen.RatePerSecond(*rate)
+	}
+	src := datagen.Source(func(n int64) gen.Event { return gen.Make(n, *keys) }, bound)
+	wm := stream.NoWatermarks[gen.Event]()
 	if *kind == "window" {
-		wm = stream.MonotonousTimestamps(func(e Event) time.Time { return time.UnixMilli(e.At) })
+		wm = stream.MonotonousTimestamps(func(e gen.Event) time.Time { return time.UnixMilli(e.At) })
 	}
 	in := env.FromSource(src, wm, "events").UID("events")
 	switch *kind {
 	case "generator":
-		in.SinkTo(blackhole.Sink[Event]())
+		in.SinkTo(tally[gen.Event]{*result, gen.Event.Sum}).UID("out")
 	case "chain":
-		in.Map(func(e Event) Event { e.Value = e.Value*908 + 1000; return e }).UID("map").
-			Filter(func(e Event) bool { return e.Key%4 != 0 }).UID("filter").
-			SinkTo(blackhole.Sink[Event]()).UID("out")
+		in.Map(gen.Map).UID("map").Filter(gen.Keep).UID("filter").
+			SinkTo(tally[gen.Event]{*result, gen.Event.Sum}).UID("out")
 	case "window":
-		in.KeyBy(func(e Event) int64 { return e.Key }).
+		in.KeyBy(func(e gen.Event) int64 { return e.Key }).
 			Window(stream.TumblingEventTime(*window)).
-			Aggregate(stream.Count[Event](), func(k int64, w stream.TimeWindow, n int64) Count { return Count{k, w.Start.UnixMilli(), n} }).UID("count").
-			SinkTo(blackhole.Sink[Count]()).UID("out")
+			Aggregate(stream.Count[gen.Event](), func(k int64, w stream.TimeWindow, n int64) gen.Count {
+				return gen.Count{Key: k, Start: w.Start.UnixMilli(), Count: n}
+			}).UID("count").
+			SinkTo(tally[gen.Count]{*result, gen.Count.Sum}).UID("out")
+	case "start":
+		in.KeyBy(func(e gen.Event) int64 { return e.Key }).
+			Reduce(func(a, b gen.Event) gen.Event { b.Value += a.Value; return b }).UID("sum").
+			SinkTo(probe[gen.Event]{*addr}).UID("out")
 	default:
 		return fmt.Errorf("unknown case %q", *kind)
 	}
@@ -96,8 +62,12 @@ func build(env *stream.Environment) error {
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "-h" {
-		fmt.Fprintln(os.Stderr, "pipe --case generator|chain|window --events N --keys K --window 10s")
+		fmt.Fprintln(os.Stderr, "pipe --case generator|chain|window|start --events N --keys K --window 10s --result DIR --probe HOST:PORT --rate R")
 		os.Exit(0)
+	}
+	if err := profile.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "pipe:", err)
+		os.Exit(2)
 	}
 	stream.Main("pipe", build)
 }

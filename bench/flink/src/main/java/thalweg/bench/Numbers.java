@@ -4,6 +4,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.apache.flink.api.connector.source.Boundedness;
 import org.apache.flink.api.connector.source.ReaderOutput;
 import org.apache.flink.api.connector.source.Source;
@@ -20,10 +21,13 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
     private static final int BATCH = 512;
     private final long count;
     private final long keys;
+    private final long rate;
 
-    public Numbers(long count, long keys) {
+    /** rate is in events per second and reader; 0 for no limit. Without a limit of count the source is unbounded. */
+    public Numbers(long count, long keys, long rate) {
         this.count = count;
         this.keys = keys;
+        this.rate = rate;
     }
 
     /** Shard of shards, and the next number. */
@@ -46,7 +50,7 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
 
     @Override
     public Boundedness getBoundedness() {
-        return Boundedness.BOUNDED;
+        return count == Long.MAX_VALUE ? Boundedness.CONTINUOUS_UNBOUNDED : Boundedness.BOUNDED;
     }
 
     @Override
@@ -59,6 +63,7 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
         private final ArrayDeque<Split> splits = new ArrayDeque<>();
         private CompletableFuture<Void> available = new CompletableFuture<>();
         private boolean noMore;
+        private long due; // of the next event with a rate, in System.nanoTime
 
         Reader(SourceReaderContext context) {
             this.context = context;
@@ -77,6 +82,9 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
             if (s == null) {
                 return noMore ? InputStatus.END_OF_INPUT : InputStatus.NOTHING_AVAILABLE;
             }
+            if (rate > 0) {
+                return slowly(s, out);
+            }
             for (int i = 0; i < BATCH; i++) {
                 if (s.next >= count) {
                     splits.poll();
@@ -85,6 +93,21 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
                 out.collect(Event.make(s.next, keys));
                 s.next += s.shards;
             }
+            return InputStatus.MORE_AVAILABLE;
+        }
+
+        private InputStatus slowly(Split s, ReaderOutput<Event> out) {
+            long now = System.nanoTime();
+            if (due == 0) {
+                due = now;
+            }
+            if (now < due) {
+                available = new CompletableFuture<Void>().completeOnTimeout(null, due - now, TimeUnit.NANOSECONDS);
+                return InputStatus.NOTHING_AVAILABLE;
+            }
+            due += 1_000_000_000L / rate;
+            out.collect(Event.make(s.next, keys));
+            s.next += s.shards;
             return InputStatus.MORE_AVAILABLE;
         }
 
@@ -99,7 +122,7 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
 
         @Override
         public CompletableFuture<Void> isAvailable() {
-            return splits.isEmpty() && !noMore ? available : CompletableFuture.completedFuture(null);
+            return rate > 0 || splits.isEmpty() && !noMore ? available : CompletableFuture.completedFuture(null);
         }
 
         @Override

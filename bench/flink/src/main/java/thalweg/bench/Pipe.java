@@ -6,13 +6,12 @@ import org.apache.flink.api.common.functions.AggregateFunction;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
-import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
 import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
 import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.util.Collector;
 
-/** --case generator|chain|window --events N --keys K: the same as bench/jobs/pipe. */
+/** --case generator|chain|window|start --events N --keys K --window SECONDS --result DIR --probe HOST:PORT --rate R: the same as bench/jobs/pipe. */
 public final class Pipe {
     private Pipe() {}
 
@@ -21,6 +20,10 @@ public final class Pipe {
         public long key;
         public long start;
         public long count;
+
+        long sum() {
+            return Event.mix(key + start * 31) * count;
+        }
     }
 
     public static void main(String[] argv) throws Exception {
@@ -30,24 +33,40 @@ public final class Pipe {
         WatermarkStrategy<Event> wm = kind.equals("window")
                 ? WatermarkStrategy.<Event>forMonotonousTimestamps().withTimestampAssigner((e, t) -> e.at)
                 : WatermarkStrategy.noWatermarks();
-        DataStream<Event> in = env.fromSource(new Numbers(a.number("events", 10_000_000), a.number("keys", 10_000)), wm, "events",
-                Types.POJO(Event.class)).uid("events");
+        boolean start = kind.equals("start");
+        DataStream<Event> in = env.fromSource(
+                new Numbers(start ? Long.MAX_VALUE : a.number("events", 10_000_000), a.number("keys", 10_000), start ? a.number("rate", 100) : 0),
+                wm, "events", Types.POJO(Event.class)).uid("events");
+        String result = a.get("result", "");
         switch (kind) {
             case "generator":
-                in.sinkTo(new DiscardingSink<>());
+                in.sinkTo(new Tally<Event>(result, e -> e.value)).uid("out");
                 break;
             case "chain":
                 in.map(e -> {
                     e.value = e.value * 908 + 1000;
                     return e;
-                }).returns(Event.class).filter(e -> e.key % 4 != 0).sinkTo(new DiscardingSink<>());
+                }).returns(Event.class).uid("map").filter(e -> e.key % 4 != 0).uid("filter")
+                        .sinkTo(new Tally<Event>(result, e -> e.value)).uid("out");
                 break;
-            default:
+            case "start":
+                in.keyBy(e -> e.key, Types.LONG)
+                        .reduce((x, y) -> {
+                            y.value += x.value;
+                            return y;
+                        })
+                        .uid("sum")
+                        .sinkTo(new Probe<>(a.get("probe", "localhost:9"))).uid("out");
+                break;
+            case "window":
                 in.keyBy(e -> e.key, Types.LONG)
                         .window(TumblingEventTimeWindows.of(Duration.ofSeconds(a.number("window", 10))))
                         .aggregate(new Counter(), new Emit())
                         .uid("count")
-                        .sinkTo(new DiscardingSink<>());
+                        .sinkTo(new Tally<Count>(result, Count::sum)).uid("out");
+                break;
+            default:
+                throw new IllegalArgumentException("unknown case " + kind);
         }
         env.execute("pipe-" + kind);
     }

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/thalweg/thalweg/bench/internal/flink"
+	"github.com/thalweg/thalweg/bench/internal/proc"
+	"github.com/thalweg/thalweg/bench/internal/stats"
+)
+
+// report is what a run of the command came to.
+type report struct {
+	Date    string   `json:"date"`
+	Commit  string   `json:"commit"`
+	Machine string   `json:"machine"`
+	Go      string   `json:"go"`
+	Flink   string   `json:"flink"`
+	Pairs   int      `json:"pairs"`
+	Scale   float64  `json:"scale"`
+	Took    string   `json:"took"`
+	Cases   []result `json:"cases"`
+	Ratios  []ratio  `json:"ratios"`
+	errs    []error
+}
+
+// ratio is ours over Flink's events per CPU second, pair by pair.
+type ratio struct {
+	Case    string      `json:"case"`
+	CPU     stats.Range `json:"events_per_cpu_second"`
+	Wall    stats.Range `json:"events_per_second"`
+	Memory  stats.Range `json:"peak_memory"`
+	Goal    float64     `json:"goal,omitempty"`
+	Reached bool        `json:"reached"`
+}
+
+func newReport(b *bench) *report {
+	commit := "unknown"
+	if out, err := exec.CommandContext(context.Background(), "git", "-C", b.root, "describe", "--always", "--dirty").Output(); err == nil {
+		commit = strings.TrimSpace(string(out))
+	}
+	return &report{
+		Date: b.begin.UTC().Format(time.RFC3339), Commit: commit, Machine: machine(), Go: runtime.Version(), Flink: flink.Version, Pairs: b.pairs, Scale: b.scale,
+	}
+}
+
+// machine describes what the figures were taken on.
+func machine() string {
+	cpu, mem := "?", "?"
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if k, v, _ := strings.Cut(line, ":"); strings.TrimSpace(k) == "model name" {
+				cpu = strings.TrimSpace(v)
+				break
+			}
+		}
+	}
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		var kb float64
+		if _, err := fmt.Sscanf(string(b), "MemTotal: %f kB", &kb); err == nil {
+			mem = fmt.Sprintf("%.0f GiB", kb/(1<<20))
+		}
+	}
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // only shows
+	return fmt.Sprintf("%d x %s, %s, Linux %s", proc.Cores(), cpu, mem, strings.TrimSpace(string(kernel)))
+}
+
+func (r *report) add(res result, err error) {
+	if err != nil {
+		res.Error = err.Error()
+		r.errs = append(r.errs, err)
+	}
+	r.Cases = append(r.Cases, res)
+	if len(res.Pairs) == 0 || err != nil {
+		return
+	}
+	var cpu, wall, mem []float64
+	for _, p := range res.Pairs {
+		cpu = append(cpu, p[0].perCPUSecond()/p[1].perCPUSecond())
+		wall = append(wall, p[0].perSecond()/p[1].perSecond())
+		mem = append(mem, p[0].Peak/p[1].Peak)
+	}
+	x := ratio{Case: res.Name, CPU: stats.Of(cpu...), Wall: stats.Of(wall...), Memory: stats.Of(mem...), Goal: res.Goal}
+	x.Reached = x.CPU.Median >= x.Goal
+	r.Ratios = append(r.Ratios, x)
+}
+
+// failed joins the cases that are void.
+func (r *report) failed() error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d cases are void: %w", len(r.errs), len(r.Cases), errors.Join(r.errs...))
+}
+
+func thousands(v float64) string { return stats.Number(v, 0) }
+
+// sides are the samples of a case by engine.
+func (res result) sides() map[string][]sample {
+	m := map[string][]sample{}
+	for _, p := range res.Pairs {
+		for _, s := range p {
+			m[s.Engine] = append(m[s.Engine], s)
+		}
+	}
+	for _, s := range res.Ours {
+		m[s.Engine] = append(m[s.Engine], s)
+	}
+	return m
+}
+
+func rangeOf(all []sample, f func(sample) float64) stats.Range {
+	var v []float64
+	for _, s := range all {
+		v = append(v, f(s))
+	}
+	return stats.Of(v...)
+}
+
+func (r *report) tables() (figures, ratios stats.Table) {
+	figures.Head = []string{"case", "engine", "events", "events/s", "CPU s", "events per CPU s", "peak MiB", "other CPU s", "broker CPU s", "start CPU s"}
+	for _, res := range r.Cases {
+		if res.Error != "" {
+			figures.Add(res.Name, "void: "+firstLine(res.Error))
+			continue
+		}
+		sides := res.sides()
+		for _, side := range []string{thalweg, peer} {
+			all := sides[side]
+			if len(all) == 0 {
+				continue
+			}
+			optional := func(f func(sample) float64) string {
+				if v := rangeOf(all, f); v.Max > 0 {
+					return v.Text(1)
+				}
+				return "-"
+			}
+			figures.Add(res.Name, side, thousands(float64(all[0].Events)), rangeOf(all, sample.perSecond).Text(0),
+				rangeOf(all, func(s sample) float64 { return s.CPU }).Text(1), rangeOf(all, sample.perCPUSecond).Text(0),
+				rangeOf(all, func(s sample) float64 { return s.Peak }).Text(0), rangeOf(all, func(s sample) float64 { return s.Other }).Text(1),
+				optional(func(s sample) float64 { return s.Broker }), optional(func(s sample) float64 { return s.Start }))
+		}
+	}
+	ratios.Head = []string{"case", "events per CPU s, ours / Flink's", "goal", "", "events/s", "peak memory", "pairs", "disturbed"}
+	for _, x := range r.Ratios {
+		goal, verdict := "-", ""
+		if x.Goal > 0 {
+			goal, verdict = fmt.Sprintf(">= %g", x.Goal), "missed"
+			if x.Reached {
+				verdict = "reached"
+			}
+		}
+		disturbed := 0
+		for _, c := range r.Cases {
+			if c.Name == x.Case {
+				disturbed = c.Disturbed
+			}
+		}
+		ratios.Add(x.Case, x.CPU.Text(2), goal, verdict, x.Wall.Text(2), x.Memory.Text(2), fmt.Sprint(x.CPU.N), fmt.Sprint(disturbed))
+	}
+	return figures, ratios
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func (r *report) heading() string {
+	return fmt.Sprintf("Thalweg %s (%s) beside Apache Flink %s; %s; %s; took %s", r.Commit, r.Go, r.Flink, r.Machine, r.Date, r.Took)
+}
+
+const legend = `Median (smallest-largest). CPU seconds are user + system of every process of the engine; in kafka those from "all tasks run" to the end of the
+application, what was used before is in "start CPU s". Peak: the sum of the processes' largest resident memory. "other": everything else on the
+machine meanwhile (not the broker and the daemons); a pair with more than 15 % of it is run again, and is "disturbed" if that did not help.
+`
+
+func (r *report) text() string {
+	figures, ratios := r.tables()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", r.heading())
+	for _, c := range r.Cases {
+		fmt.Fprintf(&b, "%-15s %s, parallelism %d\n", c.Name, c.Title, c.Parallelism)
+	}
+	fmt.Fprintf(&b, "\n%s", figures.Text())
+	if len(ratios.Rows) > 0 {
+		fmt.Fprintf(&b, "\n%s", ratios.Text())
+	}
+	fmt.Fprintf(&b, "\n%s", legend)
+	return b.String()
+}
+
+// save writes the report as Markdown.
+func (r *report) save(dir string, progress io.Writer) error {
+	figures, ratios := r.tables()
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Throughput, %s\n\n%s.\n\n", r.Date[:10], r.heading())
+	for _, c := range r.Cases {
+		fmt.Fprintf(&b, "- `%s`: %s, parallelism %d\n", c.Name, c.Title, c.Parallelism)
+	}
+	fmt.Fprintf(&b, "\n%s\n%s\n%s", figures.Markdown(), ratios.Markdown(), legend)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "throughput-"+strings.NewReplacer(":", "", "-", "").Replace(r.Date)+".md")
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(progress, "saved", path)
+	return err
+}

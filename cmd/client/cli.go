@@ -163,12 +163,15 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 		k.close()
 		return nil, err
 	}
-	return &target{Target: t, qualify: func(uri string) string { return submit.Qualify(uri, k.hadoop) }, close: func() { t.REST.Close(); k.close() }}, nil
+	return &target{Target: t, qualify: func(uri string) string { return submit.Qualify(uri, k.hadoop) }, app: func(ctx context.Context) (control.Application, error) {
+		return control.Get(ctx, k.yarn, t.App.ID)
+	}, close: func() { t.REST.Close(); k.close() }}, nil
 }
 
 // target is a job and what is needed to name folders for it.
 type target struct {
 	*control.Target
 	qualify func(uri string) string
+	app     func(ctx context.Context) (control.Application, error) // asks YARN; nil without an application on YARN
 	close   func()
 }

@@ -196,8 +196,14 @@ func (c *cli) awaitEnd(ctx context.Context, t *target) (string, error) {
 			if last = j.State; control.JobEnded(last) {
 				return last, nil
 			}
-		case errors.As(err, &gone) && !t.App.ID.IsZero():
-			return "ended", nil
+		case errors.As(err, &gone) && t.app != nil:
+			a, err := t.app(ctx)
+			switch {
+			case err != nil:
+				return "", err
+			case a.Ended():
+				return jobState(a.Final), nil
+			}
 		case ctx.Err() != nil:
 			return "", fmt.Errorf("the job is still %s after %s (client.timeout); it goes on ending", last, config.ClientTimeout.Value(cfg))
 		default:
@@ -210,4 +216,15 @@ func (c *cli) awaitEnd(ctx context.Context, t *target) (string, error) {
 			timer.Stop()
 		}
 	}
+}
+
+// jobState is the state of the only job of an application that ended with that final status.
+func jobState(final string) string {
+	switch final {
+	case "SUCCEEDED":
+		return "FINISHED"
+	case "KILLED":
+		return "CANCELED"
+	}
+	return final
 }

@@ -139,7 +139,8 @@ func (m *master) boot(life context.Context) error {
 	if m.epoch, err = m.store.AcquireEpoch(ctx, m.rm.Attempt().String()+" on "+m.c.Host); err != nil {
 		return fmt.Errorf("am: take an epoch in %s: %w", m.app.HA, err)
 	}
-	if m.listener, err = net.Listen("tcp", ":0"); err != nil {
+	var lc net.ListenConfig
+	if m.listener, err = lc.Listen(ctx, "tcp", ":0"); err != nil {
 		return fmt.Errorf("am: listen: %w", err)
 	}
 	m.leader = net.JoinHostPort(m.c.Host, port(m.listener))

@@ -19,7 +19,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := worker.Run(ctx, os.Getenv); err != nil {
-		fmt.Fprintln(os.Stderr, err) //nolint:forbidigo // the container's error file
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }

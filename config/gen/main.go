@@ -2,7 +2,7 @@
 package main
 
 import (
-	"log"
+	"fmt"
 	"os"
 
 	"github.com/thalweg/thalweg/config"
@@ -10,9 +10,11 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		log.Fatal("usage: gen FILE")
+		fmt.Fprintln(os.Stderr, "usage: gen FILE")
+		os.Exit(2)
 	}
 	if err := os.WriteFile(os.Args[1], []byte(config.Markdown()), 0o644); err != nil { //nolint:gosec // a document for everyone
-		log.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }

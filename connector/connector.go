@@ -162,8 +162,8 @@ type SinkContext struct {
 	// AllCommittables are the restored committables of all subtasks, so that a subtask that cleans up what a former run left
 	// open can leave alone what a sibling is about to commit.
 	AllCommittables [][]byte
-	Logger             zerolog.Logger
-	Metrics            Metrics
+	Logger          zerolog.Logger
+	Metrics         Metrics
 	// CheckpointingEnabled is false when the job takes no checkpoints.
 	CheckpointingEnabled bool
 }

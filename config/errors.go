@@ -33,6 +33,10 @@ func hasPrefix(k string, prefixes []string) bool {
 }
 
 func unknownKey(k string) error {
+	const longest = 128 // what is longer is no misspelt key
+	if len(k) > longest {
+		return &UnknownKeyError{Key: k}
+	}
 	best, bestDist := "", len(k)/3+2
 	for _, known := range Keys() {
 		if d := distance(k, known); d < bestDist {

@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err == nil && o.save {
 		err = rep.save(filepath.Join(b.root, "bench", "results"), progress)
 	}
-	return errors.Join(err, rep.failed())
+	return errors.Join(err, rep.failed()) // the report has the causes
 }
 
 // bench is one run of the command.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -98,7 +97,7 @@ func (r *report) failed() error {
 	if len(r.errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d cases are void: %w", len(r.errs), len(r.Cases), errors.Join(r.errs...))
+	return fmt.Errorf("%d of %d cases are void: see above", len(r.errs), len(r.Cases))
 }
 
 func thousands(v float64) string { return stats.Number(v, 0) }
@@ -129,7 +128,7 @@ func (r *report) tables() (figures, ratios stats.Table) {
 	figures.Head = []string{"case", "engine", "events", "events/s", "CPU s", "events per CPU s", "peak MiB", "other CPU s", "broker CPU s", "start CPU s"}
 	for _, res := range r.Cases {
 		if res.Error != "" {
-			figures.Add(res.Name, "void: "+firstLine(res.Error))
+			figures.Add(res.Name, "void")
 			continue
 		}
 		sides := res.sides()
@@ -170,11 +169,6 @@ func (r *report) tables() (figures, ratios stats.Table) {
 	return figures, ratios
 }
 
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}
-
 func (r *report) heading() string {
 	return fmt.Sprintf("Thalweg %s (%s) beside Apache Flink %s; %s; %s; took %s", r.Commit, r.Go, r.Flink, r.Machine, r.Date, r.Took)
 }
@@ -196,6 +190,11 @@ func (r *report) text() string {
 		fmt.Fprintf(&b, "\n%s", ratios.Text())
 	}
 	fmt.Fprintf(&b, "\n%s", legend)
+	for _, c := range r.Cases {
+		if c.Error != "" {
+			fmt.Fprintf(&b, "\n%s is void: %s\n", c.Name, c.Error)
+		}
+	}
 	return b.String()
 }
 
@@ -208,6 +207,11 @@ func (r *report) save(dir string, progress io.Writer) error {
 		fmt.Fprintf(&b, "- `%s`: %s, parallelism %d\n", c.Name, c.Title, c.Parallelism)
 	}
 	fmt.Fprintf(&b, "\n%s\n%s\n%s", figures.Markdown(), ratios.Markdown(), legend)
+	for _, c := range r.Cases {
+		if c.Error != "" {
+			fmt.Fprintf(&b, "\n`%s` is void:\n\n```\n%s\n```\n", c.Name, c.Error)
+		}
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

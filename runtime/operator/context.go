@@ -104,6 +104,9 @@ func (c *Context) Backend() (state.Backend, error) {
 		MemoryBytes:    c.StateMemory,
 		Restore:        c.State.Keyed,
 		Source:         c.StateSource,
+		ReuseRestored:  true, // files that this job does not own come as exclusive ones, which are not carried over
+		Context:        c.Services.Context(),
+		Logger:         c.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("operator %s: keyed state: %w", c.Describe(), err)

@@ -57,7 +57,7 @@ func TumblingWindow[K comparable, T, A, R any](sel KeySelector[K, T], w Tumbling
 		if err != nil {
 			return nil, err
 		}
-		o := &windowOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, win: w, f: f, out: r, table: t, watermark: MinWatermark}
+		o := &windowOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, codec: codec, views: codec.Views(), sel: sel, win: w, f: f, out: r, table: t, watermark: MinWatermark}
 		o.collector = Collector[R]{ctx: ctx, out: r}
 		ctx.Metrics.Gauge("numLateRecordsDropped", func() float64 { return float64(o.latePublished.Load()) })
 		return o, nil
@@ -66,6 +66,8 @@ func TumblingWindow[K comparable, T, A, R any](sel KeySelector[K, T], w Tumbling
 
 type windowOp[K comparable, T, A, R any] struct {
 	KeyedBase
+	codec         serde.Codec[A]
+	views         bool // accumulators hold strings or slices, which may be views of a record's buffer
 	sel           KeySelector[K, T]
 	win           Tumbling
 	f             WindowFunctions[K, T, A, R]
@@ -114,6 +116,9 @@ func (o *windowOp[K, T, A, R]) Process(v T, m Meta) error {
 		o.last, o.hasLast = start, true
 	}
 	o.f.Add(acc, v, !found)
+	if o.views {
+		*acc = o.codec.Clone(*acc) // else each would keep a whole exchange buffer alive
+	}
 	return nil
 }
 

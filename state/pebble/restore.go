@@ -94,7 +94,7 @@ func (b *Backend) adopt(h state.Handle) error {
 	b.meta, b.metaChanged = m, false
 	if b.cfg.ReuseRestored {
 		for _, f := range h.Files {
-			if strings.HasSuffix(f.Key, tableSuffix) {
+			if f.Ref.Scope == state.Shared && strings.HasSuffix(f.Key, tableSuffix) {
 				b.known[f.Key] = f.Ref
 			}
 		}

@@ -42,8 +42,17 @@ func (m *master) run(parent context.Context) error {
 		d.Close() // suspends the job before its TaskManagers' links break, which would look like their deaths
 		return err
 	}
-	return m.end(parent, out)
+	if err := m.end(parent, out); err != nil {
+		return err
+	}
+	linger, endLinger := context.WithTimeout(ctx, readTimeout)
+	defer endLinger()
+	d.AwaitRead(linger)
+	return nil
 }
+
+// readTimeout bounds the wait for clients to fetch the outcome of a savepoint, when the application is over.
+const readTimeout = 10 * time.Second
 
 // lead registers, brings the job up and waits for its end. What another attempt could not do better is an outcome, all else an error.
 func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string) (outcome, error) {

@@ -39,6 +39,7 @@ type triggers struct {
 type operation struct {
 	Operation
 	ended time.Time
+	read  bool // the outcome was asked for
 }
 
 func newTriggers() *triggers { return &triggers{m: map[string]*operation{}} }
@@ -77,7 +78,20 @@ func (t *triggers) get(key string) (Operation, error) {
 	if o == nil {
 		return Operation{}, fmt.Errorf("dispatcher: operation %s: %w", key, ErrUnknownTrigger)
 	}
+	o.read = o.read || o.Done
 	return o.Operation, nil
+}
+
+// unread reports whether an operation's outcome was not asked for yet.
+func (t *triggers) unread() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.m {
+		if !o.read {
+			return true
+		}
+	}
+	return false
 }
 
 // StartTrigger starts an operation on a job under the caller's id ("" makes one) and returns the id; Operation tells its outcome. The
@@ -119,6 +133,20 @@ func (d *Dispatcher) beside(fn func(ctx context.Context)) {
 // Operation returns the state of an operation on a job.
 func (d *Dispatcher) Operation(id graph.JobID, trigger string) (Operation, error) {
 	return d.triggers.get(id.String() + "/" + trigger)
+}
+
+// AwaitRead waits until the outcome of every operation was asked for, or ctx ends: whoever stopped a job with a savepoint has to learn where
+// it is before the job's master goes. Source: Flink CompletedOperationCache.closeAsync.
+func (d *Dispatcher) AwaitRead(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for d.triggers.unread() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // StartDisposal removes a savepoint beside the caller; Disposal tells the outcome.

@@ -54,8 +54,17 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	if opts.OnStarted != nil {
 		opts.OnStarted(c, c.RESTURL)
 	}
-	return c.Wait(ctx)
+	r, err := c.Wait(ctx)
+	if err == nil && c.RESTURL != "" {
+		read, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		c.Dispatcher.AwaitRead(read)
+	}
+	return r, err
 }
+
+// readTimeout bounds the wait for clients to fetch the outcome of a savepoint, when the job is over.
+const readTimeout = 10 * time.Second
 
 // JobError turns the result of a job that did not finish into an error: nil for FINISHED.
 func JobError(r Result) error {

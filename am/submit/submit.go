@@ -182,6 +182,9 @@ func (s *submission) prepare(ctx context.Context) error {
 	if got.yarn != nil {
 		return got.yarn
 	}
+	if got.fs == nil && config.CheckpointDir.Value(s.Config) == "" { // only now: both sides read the configuration
+		config.CheckpointDir.Set(s.Config, s.store.URI(staging.CheckpointDir))
+	}
 	return got.fs
 }
 
@@ -298,9 +301,8 @@ func (s *submission) checkFiles(ctx context.Context) error {
 	if s.store, err = staging.Open(ctx, f, p, s.User); err != nil {
 		return s.unreachable(config.YarnStaging.Key, root, err)
 	}
-	if !config.CheckpointDir.IsSet(s.Config) || config.CheckpointDir.Value(s.Config) == "" {
-		config.CheckpointDir.Set(s.Config, s.store.URI(staging.CheckpointDir))
-		return nil
+	if config.CheckpointDir.Value(s.Config) == "" {
+		return nil // below the staging root, see prepare
 	}
 	return s.checkCheckpoints(ctx)
 }

@@ -30,10 +30,10 @@ type Failure struct {
 	At          time.Time
 }
 
-// explains reports whether f is the cause of root: the tasks of other workers see a broken connection before the end of the process at
-// its other end is known.
+// explains reports whether f is the cause of root: tasks see a broken connection before the failure at its other end is known, be it the
+// end of a process or a failure of the task there.
 func (f *Failure) explains(root *Failure) bool {
-	return root != nil && root.Kind == "connection" && (f.Kind == "worker" || f.Kind == "taskmanager")
+	return root != nil && root.Kind == "connection" && f.Kind != "connection"
 }
 
 // Event is something that happened.

@@ -57,20 +57,13 @@ func (s *Scheduler) fail(f Failure, x *Execution) {
 	}
 	root := s.phase == phaseActive || s.phase == phasePreparing
 	if !root && f.explains(s.root) {
-		f.Detail = join(f.Detail, s.root.Detail) // says why there is no restart, if there is none
-		s.root, s.counted = &f, f.TaskManager
-		s.emit(FailureRecorded{f, true})
+		s.explained(&f)
 		return
 	}
 	s.emit(FailureRecorded{f, root})
 	if !root {
-		if f.Fatal && s.state == JobRestarting { // found out while restarting: no use to go on
-			s.root = &f
-			s.setJob(JobFailing)
-			if s.phase == phaseIdle {
-				s.phase = phaseEnding
-			}
-			s.checkEnd()
+		if f.Fatal {
+			s.giveUp(&f)
 		}
 		return
 	}
@@ -78,6 +71,7 @@ func (s *Scheduler) fail(f Failure, x *Execution) {
 		s.cfg.Strategy.progress = true
 	}
 	s.root, s.counted = &f, f.TaskManager
+	s.decided = s.cfg.Strategy
 	pause, jitter, ok, why := s.cfg.Strategy.onFailure(s.now, &f)
 	if ok {
 		s.setJob(JobRestarting)
@@ -87,6 +81,40 @@ func (s *Scheduler) fail(f Failure, x *Execution) {
 		f.Detail = join(f.Detail, "No restart: "+why+".")
 		s.setJob(JobFailing)
 		s.end("the job fails: " + f.Message)
+	}
+	s.checkEnd()
+}
+
+// explained makes f the root in place of the broken connection that it caused, and decides anew: what it says about a restart may be
+// something else, such as a pause where the end of a process needs none.
+func (s *Scheduler) explained(f *Failure) {
+	was := s.root
+	s.root, s.counted = f, f.TaskManager
+	if s.state != JobRestarting {
+		f.Detail = join(f.Detail, was.Detail) // says why there is no restart
+		s.emit(FailureRecorded{*f, true})
+		return
+	}
+	s.cfg.Strategy = s.decided
+	pause, jitter, ok, why := s.cfg.Strategy.onFailure(s.now, f)
+	if !ok {
+		f.Detail = join(f.Detail, "No restart: "+why+".")
+	}
+	s.emit(FailureRecorded{*f, true})
+	if s.pause, s.jitter = pause, jitter; !ok {
+		s.giveUp(f)
+	}
+}
+
+// giveUp ends a job that is restarting: f says that it is no use to go on.
+func (s *Scheduler) giveUp(f *Failure) {
+	if s.state != JobRestarting {
+		return
+	}
+	s.root = f
+	s.setJob(JobFailing)
+	if s.phase == phaseIdle {
+		s.phase = phaseEnding
 	}
 	s.checkEnd()
 }

@@ -65,6 +65,7 @@ type Scheduler struct {
 	root     *Failure      // that leads to the present restart or end
 	pause    time.Duration // before the present restart
 	jitter   float64
+	decided  Strategy // before it decided about the root
 	counted  string // TaskManager of the last failure that was counted
 	out      []Effect
 	now      time.Time

@@ -180,10 +180,21 @@ func build(ctx context.Context, name string, dir bool, o Options) (string, error
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		return "", faultf("%s does not build: %s", name, strings.TrimSpace(string(text)))
+		return "", faultf("%s does not build: %s", name, compilerSays(string(text)))
 	}
 	if info, err := os.Stat(out); err != nil || info.Mode()&0o111 == 0 {
 		return "", faultf("%s is not a main package: it builds, but to no executable", name)
 	}
 	return out, nil
+}
+
+// compilerSays leaves out the headings of packages.
+func compilerSays(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "# ") {
+			lines = append(lines, strings.TrimRight(line, "\n"))
+		}
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
 }

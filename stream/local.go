@@ -51,7 +51,7 @@ type LocalOptions struct {
 // one, and returns when the job has ended: nil when it finished, or when ctx ended and the job was cancelled in order.
 func RunLocal(ctx context.Context, name string, build func(*Environment) error, o LocalOptions) error {
 	conf := config.Configuration(o.Config)
-	if err := config.Validate(conf); err != nil {
+	if err := config.Validate(conf, config.Passthrough()...); err != nil {
 		return err
 	}
 	p, err := twice(name, build, conf, o.Args)

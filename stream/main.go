@@ -28,6 +28,9 @@ const (
 // planFD is the file descriptor that role plan writes the job graph to.
 const planFD = 3
 
+// sdkMarker lets the client read the protocol out of a binary before anything is sent; it stays in step with version.Protocol by a test.
+var sdkMarker = "thalweg.sdk.protocol=1;"
+
 // Main runs the program that build describes, and exits the process. What it does depends on the role that the process was started in
 // (environment variable THALWEG_ROLE): none runs the job here, on an embedded cluster; plan builds twice, compares, and writes the job
 // graph to file descriptor 3; coordinator and worker become that process of a running job. The arguments of the process are the
@@ -53,7 +56,7 @@ func run(name string, build func(*Environment) error) int {
 	case "":
 		err = runLocal(ctx, name, build, args)
 	default:
-		err = fmt.Errorf("stream: unknown role %s=%q", rpc.EnvRole, role)
+		err = fmt.Errorf("stream: unknown role %s=%q (%s)", rpc.EnvRole, role, sdkMarker)
 	}
 	if err == nil {
 		return 0

@@ -39,3 +39,12 @@ cluster-status: ## one line per daemon
 
 cluster-clean: ## stop the cluster and remove its data
 	@go run ./test/rig/cmd/rig down -purge
+
+##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)
+
+.PHONY: bench bench-start
+bench: build ## throughput and memory of each case, both engines in turn: make bench [ARGS="-pairs 5 -cases chain -save"]
+	@go run ./bench/cmd/bench $(ARGS)
+
+bench-start: build ## command to first record on YARN, both in turn, with the phases of ours: make bench-start [ARGS="-runs 3"]
+	@go run ./bench/cmd/start $(ARGS)

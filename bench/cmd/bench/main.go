@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return err
 	}
 	defer b.close()
-	rep := newReport(b)
+	rep := newReport(ctx, b)
 	for _, c := range cases() {
 		if !slices.Contains(o.cases, c.name) {
 			continue

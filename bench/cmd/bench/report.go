@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/flink"
-	"github.com/thalweg/thalweg/bench/internal/proc"
+	"github.com/thalweg/thalweg/bench/internal/machine"
 	"github.com/thalweg/thalweg/bench/internal/stats"
 )
 
@@ -41,35 +40,10 @@ type ratio struct {
 	Reached bool        `json:"reached"`
 }
 
-func newReport(b *bench) *report {
-	commit := "unknown"
-	if out, err := exec.CommandContext(context.Background(), "git", "-C", b.root, "describe", "--always", "--dirty").Output(); err == nil {
-		commit = strings.TrimSpace(string(out))
-	}
+func newReport(ctx context.Context, b *bench) *report {
 	return &report{
-		Date: b.begin.UTC().Format(time.RFC3339), Commit: commit, Machine: machine(), Go: runtime.Version(), Flink: flink.Version, Pairs: b.pairs, Scale: b.scale,
+		Date: b.begin.UTC().Format(time.RFC3339), Commit: machine.Commit(ctx, b.root), Machine: machine.Describe(), Go: runtime.Version(), Flink: flink.Version, Pairs: b.pairs, Scale: b.scale,
 	}
-}
-
-// machine describes what the figures were taken on.
-func machine() string {
-	cpu, mem := "?", "?"
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if k, v, _ := strings.Cut(line, ":"); strings.TrimSpace(k) == "model name" {
-				cpu = strings.TrimSpace(v)
-				break
-			}
-		}
-	}
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		var kb float64
-		if _, err := fmt.Sscanf(string(b), "MemTotal: %f kB", &kb); err == nil {
-			mem = fmt.Sprintf("%.0f GiB", kb/(1<<20))
-		}
-	}
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // only shows
-	return fmt.Sprintf("%d x %s, %s, Linux %s", proc.Cores(), cpu, mem, strings.TrimSpace(string(kernel)))
 }
 
 func (r *report) add(res result, err error) {

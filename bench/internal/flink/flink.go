@@ -92,7 +92,7 @@ appender.file.type = File
 appender.file.fileName = ${sys:log.file}
 appender.file.append = true
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{HH:mm:ss,SSS} %-5p %-60c %x - %m%n
+appender.file.layout.pattern = %d{UNIX_MILLIS} %-5p %-60c %x - %m%n
 `
 
 // writeConf writes a configuration folder; later settings win.

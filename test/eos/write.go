@@ -50,7 +50,9 @@ func (c Cluster) CreateTopics(ctx context.Context, partitions int, topics ...str
 }
 
 // Write writes records from to to (exclusive) of the spec, at most rate per second (0: as fast as it goes), and waits for the
-// acknowledgements. Each record goes to its own partition; the record's timestamp is its event time.
+// acknowledgements. Each record goes to its own partition. Its timestamp is the time of writing, not its event time: a broker that
+// restarts forgets idempotent producers whose last record looks more than a day old (producer.id.expiration.ms, by the record's
+// timestamp), and would take a batch that is sent again for a new one.
 func (c Cluster) Write(ctx context.Context, topic string, s Spec, from, to int64, rate float64) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -68,7 +70,7 @@ func (c Cluster) Write(ctx context.Context, topic string, s Spec, from, to int64
 				return err
 			}
 		}
-		w.put(s.Partition(n), s.Purchase(n).Customer, s.Value(n), s.Purchase(n).At)
+		w.put(s.Partition(n), s.Purchase(n).Customer, s.Value(n))
 	}
 	return w.finish()
 }
@@ -83,7 +85,7 @@ func (c Cluster) WriteSentinels(ctx context.Context, topic string, s Spec) error
 	for p := range s.Partitions {
 		pu := s.Sentinel(p)
 		b, _ := json.Marshal(pu)
-		w.put(int32(p), pu.Customer, b, pu.At)
+		w.put(int32(p), pu.Customer, b)
 	}
 	return w.finish()
 }
@@ -104,8 +106,8 @@ func (c Cluster) newWriter(ctx context.Context, topic string) (*writer, error) {
 	return &writer{ctx: ctx, topic: topic, cl: cl}, nil
 }
 
-func (w *writer) put(partition int32, key string, value []byte, at time.Time) {
-	w.cl.Produce(w.ctx, &kgo.Record{Topic: w.topic, Partition: partition, Key: []byte(key), Value: value, Timestamp: at}, func(_ *kgo.Record, err error) {
+func (w *writer) put(partition int32, key string, value []byte) {
+	w.cl.Produce(w.ctx, &kgo.Record{Topic: w.topic, Partition: partition, Key: []byte(key), Value: value}, func(_ *kgo.Record, err error) {
 		if err != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()

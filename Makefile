@@ -4,8 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export GOTOOLCHAIN = go1.27.3
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOBUILD := CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+VERSION ?= 0.1.0-dev+$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+GOBUILD := CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags "-s -w -X github.com/thalweg/thalweg/internal/version.Version=$(VERSION)"
 EXAMPLES := $(patsubst examples/%/main.go,%,$(wildcard examples/*/main.go))
 
 .PHONY: help

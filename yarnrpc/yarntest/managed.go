@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/yarnrpc/am"
+	"github.com/thalweg/thalweg/yarnrpc/client"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/nm"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
@@ -71,7 +72,7 @@ func runMaster(ctx context.Context) error {
 		if len(old) > 0 {
 			return fmt.Errorf("first attempt was given %v", old)
 		}
-		return startAndDie(ctx, m, nodes)
+		return startAndDie(ctx, cfg, m, nodes)
 	}
 	if len(old) != 1 {
 		return fmt.Errorf("containers of the first attempt: %v", old)
@@ -99,7 +100,7 @@ func runMaster(ctx context.Context) error {
 	return m.Finish(ctx, yarnpb.FinalApplicationStatusProto_APP_SUCCEEDED, fmt.Sprintf("found %s %s", id, st[0].GetState()), "")
 }
 
-func startAndDie(ctx context.Context, m *am.Client, nodes *nm.Client) error {
+func startAndDie(ctx context.Context, cfg *conf.Configuration, m *am.Client, nodes *nm.Client) error {
 	req := asks(yarn.Ask(1, 1, small, 1))
 	for {
 		a, err := m.Allocate(ctx, req)
@@ -112,7 +113,35 @@ func startAndDie(ctx context.Context, m *am.Client, nodes *nm.Client) error {
 			if err := nodes.Start(ctx, nm.Launch{Container: got[0], Context: shell("sleep 600")}); err != nil {
 				return err
 			}
-			return fmt.Errorf("dies with %s running", yarn.ContainerIDOf(got[0].GetId()))
+			id := yarn.ContainerIDOf(got[0].GetId())
+			if err := awaitRunning(ctx, cfg, m, id); err != nil {
+				return err
+			}
+			return fmt.Errorf("dies with %s running", id)
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitRunning waits until the ResourceManager knows that the container runs: one that it takes for being started is not kept.
+// Source: Hadoop CapacityScheduler.doneApplicationAttempt.
+func awaitRunning(ctx context.Context, cfg *conf.Configuration, m *am.Client, id yarn.ContainerID) error {
+	rm, err := client.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer rm.Close() //nolint:errcheck // end of the process
+	for {
+		list, err := rm.Containers(ctx, m.Attempt())
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			if yarn.ContainerIDOf(c.GetContainerId()) == id && c.GetContainerState() == yarnpb.ContainerStateProto_C_RUNNING {
+				return nil
+			}
 		}
 		if err := pause(ctx); err != nil {
 			return err

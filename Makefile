@@ -22,6 +22,65 @@ build: ## static binaries: bin/thalweg, bin/thalweg-appmaster, bin/thalweg-taskm
 	$(GOBUILD) -o bin/thalweg-taskmanager ./cmd/taskmanager
 	@for e in $(EXAMPLES); do echo "build bin/examples/$$e"; $(GOBUILD) -o bin/examples/$$e ./examples/$$e; done
 
+.PHONY: demo
+demo: ## the order-totals pipeline on an embedded cluster and broker, for a minute
+	@go run ./examples/demo
+
+##@ tests (the real daemons are those of a cluster of their own, in .cluster-test; nothing of it is left)
+
+# The jars are shared with cluster-up. Packages with tests on real daemons are not among the unit tests.
+export TEST_CLUSTER := $(CURDIR)/.cluster-test
+RIG := go run ./test/rig/cmd/rig
+define with_cluster
+export THALWEG_CLUSTER_DIR="$$TEST_CLUSTER" THALWEG_JARS_DIR="$${THALWEG_JARS_DIR:-$(CURDIR)/.cluster/jars}" THALWEG_PORT_BASE="$${THALWEG_PORT_BASE:-26000}"; \
+trap 'code=$$?; if [ $$code -eq 0 ]; then $(RIG) down -purge; else $(RIG) down; echo "the daemons'"'"' logs are in $$TEST_CLUSTER/log" >&2; fi' EXIT; \
+$(RIG) up
+endef
+INTEGRATION := go test -count=1 -timeout 25m -v ./test/integration
+FAULTS := go test -count=1 -timeout 40m -v ./test/faults -args
+SHORT := -records 20000 -each 1 -broker 1 -rm 1
+RACE := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
+MODULE := github.com/thalweg/thalweg
+# What runs in one process with many goroutines is tested with the race detector.
+RACED := ./runtime/... ./state/... ./connector/... ./checkpoint/... ./stream/...
+PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|checkpoint|stream|test/integration|test/faults|test/rig|fs/hdfs)(/|$$)')
+
+.PHONY: test test-unit test-integration test-faults deps
+test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
+	@$(with_cluster); \
+	$(INTEGRATION) 2>&1 | $(CLOSING); \
+	for b in hashmap pebble; do $(FAULTS) $(SHORT) -backend $$b -seed "$${SEED:-0}"; done
+	@echo "make test: all passed"
+
+# What passed is not worth a line each, beyond the tests themselves.
+CLOSING := grep --line-buffered -v -E '^=== |"message":"ipc connected"'
+
+test-unit: ## go vet and every test that needs no daemons, with the race detector where goroutines share a process
+	go vet ./...
+	go test $(RACE) -timeout 20m $(RACED)
+	go test -timeout 15m $(PLAIN)
+
+test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: make test-integration [RUN=TestMainPath]
+	@$(with_cluster); $(INTEGRATION) -run '$(RUN)' 2>&1 | $(CLOSING)
+
+test-faults: deps build ## kill -9 of every process while 200,000 records flow; prints medians: make test-faults [SEED=7] [BACKEND=pebble]
+	@$(with_cluster); $(FAULTS) -records 200000 -each 5 -broker 2 -rm 1 -backend "$${BACKEND:-hashmap}" -seed "$${SEED:-0}"
+
+deps: ## install what the real daemons need, as far as it is missing (JDK 17, Maven)
+	@scripts/install-deps.sh
+
+##@ checks
+
+.PHONY: lint fmt
+lint: ## gofmt, go vet, the rules of internal/lint, golangci-lint in the version of internal/tools/go.mod
+	@files="$$(git ls-files '*.go' | xargs gofmt -l)"; if [ -n "$$files" ]; then echo "not formatted (make fmt):" $$files >&2; exit 1; fi
+	go vet ./...
+	go test ./internal/lint
+	go tool -modfile=internal/tools/go.mod golangci-lint run ./...
+
+fmt: ## gofmt all files
+	@git ls-files '*.go' | xargs gofmt -w
+
 ##@ a real cluster on this machine (Hadoop and Kafka as plain Java processes; needs JDK 17 and Maven)
 
 .PHONY: cluster-up cluster-down cluster-env cluster-status cluster-clean

@@ -71,6 +71,11 @@ func run(m *testing.M) (code int, err error) {
 		}
 	}()
 	code = m.Run()
+	end, endCancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
+	defer endCancel()
+	if err := leftovers(end); err != nil {
+		return max(code, 1), err
+	}
 	if code != 0 {
 		return code, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -65,6 +66,7 @@ func TestMainPath(t *testing.T) {
 		}
 		_ = res.Body.Close() // the status is what counts
 	})
+	t.Run("secrets are hidden", func(t *testing.T) { secretsAreHidden(t, first) })
 	stopped := thalweg(t, nil, "stop", "-p", "hdfs:///savepoints", "-Dyarn.application.name="+first.name)
 	savepoint := regexp.MustCompile(`hdfs:\S+/savepoint-\S+`).FindString(stopped.stdout)
 	if stopped.code != 0 || savepoint == "" {
@@ -180,5 +182,26 @@ func logsAreThere(t *testing.T, j *job, workers int) {
 	}
 	if !strings.Contains(text, j.id) {
 		t.Errorf("the logs do not name the job %s", j.id)
+	}
+}
+
+// secretsAreHidden looks for a value of the configuration that nobody should see, where others can look.
+func secretsAreHidden(t *testing.T, j *job) {
+	t.Helper()
+	for _, p := range []string{"/jobmanager/config", "/jobs/" + j.id + "/config", "/jobs/" + j.id, "/config", "/metrics", "/"} {
+		text, err := getText(t.Context(), cluster.ResourceManagerWeb+"/proxy/"+j.app+p)
+		if err != nil {
+			t.Errorf("GET %s: %v", p, err)
+		}
+		if strings.Contains(text, secret) {
+			t.Errorf("GET %s shows the value of user.api.password", p)
+		}
+	}
+	for _, pid := range cluster.Containers() {
+		for _, f := range []string{"cmdline", "environ"} {
+			if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, f)); err == nil && strings.Contains(string(b), secret) {
+				t.Errorf("the value of user.api.password is in /proc/%d/%s", pid, f)
+			}
+		}
 	}
 }

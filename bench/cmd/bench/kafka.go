@@ -70,6 +70,9 @@ func kafka(b *bench, ctx context.Context, c testCase) (engines, error) {
 			k.daemons = append(k.daemons, s.PID)
 		}
 	}
+	if err := flink.Idle(ctx, cluster); err != nil {
+		return e, err
+	}
 	if err := k.input(ctx); err != nil {
 		return e, err
 	}
@@ -79,7 +82,7 @@ func kafka(b *bench, ctx context.Context, c testCase) (engines, error) {
 		return e, nil
 	}
 	k.yarn, err = b.flink.OnYARN(ctx, cluster, filepath.Join(b.dir, "flink-yarn"), map[string]string{
-		"taskmanager.memory.process.size": "4096m", "taskmanager.memory.managed.fraction": "0.1", "taskmanager.numberOfTaskSlots": strconv.Itoa(c.parallelism),
+		"taskmanager.memory.process.size": "3072m", "taskmanager.memory.managed.fraction": "0.1", "taskmanager.numberOfTaskSlots": strconv.Itoa(c.parallelism),
 		"execution.checkpointing.interval": "1 s", "execution.checkpointing.dir": cluster.DefaultFS + "/bench/flink-checkpoints", "state.backend.type": c.backend[peer],
 	})
 	e.run[peer] = func(ctx context.Context, _ int64) (sample, error) { return k.measure(ctx, peer, c) }

@@ -157,6 +157,9 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if b.cluster, err = rig.Start(ctx, rig.Options{Progress: b.out}); err != nil {
 		return err
 	}
+	if err := flink.Idle(ctx, b.cluster); err != nil {
+		return err
+	}
 	if !b.ours {
 		home, err := flink.Install(ctx, b.root, b.out)
 		if err != nil {

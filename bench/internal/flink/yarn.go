@@ -110,6 +110,32 @@ func Named(ctx context.Context, c *rig.Cluster, name string) (a Application, ok 
 	return a, false, nil
 }
 
+// busy lists the applications that the cluster has not finished.
+func busy(ctx context.Context, c *rig.Cluster) ([]string, error) {
+	var r struct {
+		Apps struct {
+			App []Application `json:"app"`
+		} `json:"apps"`
+	}
+	if err := NewREST(c.ResourceManagerWeb).Get(ctx, "/ws/v1/cluster/apps?states=NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING", &r); err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, a := range r.Apps.App {
+		all = append(all, a.ID+" ("+a.Name+")")
+	}
+	return all, nil
+}
+
+// Idle fails when something runs on the cluster.
+func Idle(ctx context.Context, c *rig.Cluster) error {
+	all, err := busy(ctx, c)
+	if err == nil && len(all) > 0 {
+		err = fmt.Errorf("flink: the cluster is not idle, its applications would be measured too: end %s first", strings.Join(all, ", "))
+	}
+	return err
+}
+
 // App reads an application's state.
 func App(ctx context.Context, c *rig.Cluster, id string) (Application, error) {
 	var r struct {

@@ -38,6 +38,9 @@ func leftovers(ctx context.Context) error {
 	}
 	defer f.Close() //nolint:errcheck // the process ends
 	for _, a := range apps {
+		if a.State != "FINISHED" { // ended by YARN, not by its master: a submission a minute later removes the folder
+			continue
+		}
 		dir := path.Join("/user", a.User, ".thalweg", a.ID)
 		if _, err := f.Stat(ctx, dir); !errors.Is(err, iofs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("%s (%s) has left %s: %w", a.ID, a.Name, dir, errors.Join(errors.New("it is there"), err)))

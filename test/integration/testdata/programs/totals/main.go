@@ -16,10 +16,10 @@ import (
 )
 
 type options struct {
-	brokers, in, out, group, prefix, uid, policy, panicOn string
-	delay, txnTimeout                                     time.Duration
-	maxParallelism                                        int
-	bounded, shaky, collection                            bool
+	brokers, in, out, group, prefix, uid, policy, panicOn, start string
+	delay, txnTimeout                                            time.Duration
+	maxParallelism                                               int
+	bounded, shaky, collection                                   bool
 }
 
 func parse(args []string) (o options, err error) {
@@ -34,6 +34,7 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.uid, "uid", "customer-totals", "uid of the window operator")
 	f.StringVar(&o.policy, "policy", "fail", "what to do with a record that cannot be decoded: fail or skip")
 	f.StringVar(&o.panicOn, "panic-on", "", "customer whose first purchase makes the job panic")
+	f.StringVar(&o.start, "start", "committed", "where to start without state: committed or latest")
 	f.DurationVar(&o.delay, "delay", 0, "time that each record takes")
 	f.IntVar(&o.maxParallelism, "max-parallelism", 0, "key groups of the window operator")
 	f.BoolVar(&o.bounded, "bounded", false, "end at the offsets found at the start")
@@ -61,6 +62,9 @@ func build(env *stream.Environment) error {
 	}
 	brokers, patience := kafka.Brokers(strings.Split(o.brokers, ",")...), kafka.ConnectTimeout(5*time.Second)
 	in := []kafka.SourceOption{brokers, patience, kafka.Topics(o.in), kafka.GroupID(o.group), kafka.StartCommitted(kafka.Earliest), kafka.PartitionDiscovery(0)}
+	if o.start == "latest" {
+		in = append(in, kafka.StartLatest())
+	}
 	if o.bounded {
 		in = append(in, kafka.EndLatest())
 	}

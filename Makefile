@@ -71,15 +71,18 @@ deps: ## install what the real daemons need, as far as it is missing (JDK 17, Ma
 
 ##@ checks
 
+# The toolchain's own: an older gofmt on the PATH does not know generic methods.
+GOFMT = "$$(go env GOROOT)/bin/gofmt"
+
 .PHONY: lint fmt
 lint: ## gofmt, go vet, the rules of internal/lint, golangci-lint in the version of internal/tools/go.mod
-	@files="$$(git ls-files '*.go' | xargs gofmt -l)"; if [ -n "$$files" ]; then echo "not formatted (make fmt):" $$files >&2; exit 1; fi
+	@files="$$(git ls-files '*.go' | xargs $(GOFMT) -l)"; if [ -n "$$files" ]; then echo "not formatted (make fmt):" $$files >&2; exit 1; fi
 	go vet ./...
 	go test ./internal/lint
 	go tool -modfile=internal/tools/go.mod golangci-lint run ./...
 
 fmt: ## gofmt all files
-	@git ls-files '*.go' | xargs gofmt -w
+	@git ls-files '*.go' | xargs $(GOFMT) -w
 
 ##@ a real cluster on this machine (Hadoop and Kafka as plain Java processes; needs JDK 17 and Maven)
 

@@ -204,3 +204,25 @@ func TestNextAttemptHasTheSameContainers(t *testing.T) {
 	}
 	noOpenTransactions(t, k, txn)
 }
+
+// One partition, two subtasks, no discovery: the surplus one has nothing to read for ever. While the other is idle, nothing may become late.
+func TestSurplusSubtasksDoNotDecideTheWatermark(t *testing.T) {
+	k := kafkaCluster(t)
+	in, out, txn := k.Topic(t, 1), k.Topic(t, 1), kafkatest.Name("txn")+"-"
+	at := func(customer string, second int) string {
+		return fmt.Sprintf(`{"customer_id":%q,"amount_in_cents":10,"occurred_at":"2026-01-01T00:00:%02dZ"}`, customer, second)
+	}
+	j := submit(t, []string{"-p", "2", "-Dexecution.checkpointing.interval=1s"}, bin+"/examples/order-totals", "--brokers", cluster.KafkaBootstrap, "--in", in, "--out", out,
+		"--group", in, "--txn-prefix", txn, "--window", "10s", "--out-of-orderness", "0s", "--idle", "1s", "--discovery", "0")
+	j.awaitRunning()
+	k.Produce(t, in, 0, at("c", 1))
+	n := int64(0)
+	for range 4 { // as many seconds
+		n = j.awaitCheckpoint(n)
+	}
+	k.Produce(t, in, 0, at("c", 2), at("~end-", 30))
+	until(t, patience, "the window's result", func() (bool, error) { return len(committed(t, k, out)) > 0, nil })
+	same(t, "both records are counted", committed(t, k, out), []string{total{"c", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), 20}.String()})
+	j.do("cancel")
+	j.awaitEnd()
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/fs"
 )
 
 // Pointers makes pointers durable; runtime/ha.JobPointers is one.
@@ -138,7 +139,7 @@ func (r *Runner) writeMetadata(e WriteMetadata) {
 
 // permanent errors do not go away by trying the same again.
 func permanent(err error) bool {
-	return errors.Is(err, storage.ErrClaimed) || errors.Is(err, iofs.ErrPermission) || errors.Is(err, iofs.ErrInvalid)
+	return errors.Is(err, storage.ErrClaimed) || errors.Is(err, iofs.ErrPermission) || errors.Is(err, iofs.ErrInvalid) || errors.Is(err, fs.ErrScheme)
 }
 
 func (r *Runner) untilCertain(what string, try func() error) error {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	iofs "io/fs"
 	"strings"
 	"sync"
 	"testing"
@@ -94,6 +95,22 @@ func TestRunnerGivesUpInTime(t *testing.T) {
 	r.Do(WriteMetadata{ID: 2, Dir: st.CheckpointDir(2), Deadline: time.Now().Add(time.Hour)}) // it never helps to try again
 	if ev := (<-events).(MetadataWritten); !errors.Is(ev.Err, storage.ErrClaimed) {
 		t.Fatalf("%+v", ev)
+	}
+}
+
+// A savepoint whose folder can never be written fails at once: while it is tried again, no checkpoint is taken.
+func TestRunnerDoesNotRepeatWhatCannotHeal(t *testing.T) {
+	r, _, _, _, _, events := newRunner(t)
+	for dir, want := range map[string]error{"ftp://host/savepoint-1": fs.ErrScheme, "../../savepoint-1": iofs.ErrInvalid} {
+		r.Do(WriteMetadata{ID: 1, Dir: dir, Deadline: time.Now().Add(time.Hour)})
+		select {
+		case ev := <-events:
+			if w := ev.(MetadataWritten); !errors.Is(w.Err, want) {
+				t.Errorf("%s: %+v, want %v", dir, w, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: tried again and again", dir)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"path"
 	"strings"
 	"sync"
@@ -67,7 +68,7 @@ func split(uri string) (root, p string, err error) {
 	}
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok || scheme == "" {
-		return "", "", fmt.Errorf("%q is not a URI such as hdfs://host:8020/dir or an absolute path", uri)
+		return "", "", fmt.Errorf("%q is not a URI such as hdfs://host:8020/dir or an absolute path: %w", uri, iofs.ErrInvalid)
 	}
 	i := strings.IndexByte(rest, '/')
 	if i < 0 {

@@ -85,7 +85,7 @@ func (s *Storage) at(ctx context.Context, uri string) (fs.FileSystem, string, er
 		return s.fs, p, nil
 	}
 	if s.far == nil {
-		return nil, "", fmt.Errorf("%s is not in %s, the file system of the checkpoints", uri, s.fs.URI())
+		return nil, "", fmt.Errorf("%s is not in %s, the file system of the checkpoints: %w", uri, s.fs.URI(), fs.ErrScheme)
 	}
 	return s.far.at(ctx, root+p)
 }

@@ -69,17 +69,25 @@ func BuildFailed(exitCode int, reason string) bool {
 	return exitCode == exitBuild && !strings.Contains(reason, "\ngoroutine ")
 }
 
-// Summary is the line of a process's last words that says most: its panic, or else the last line.
+// Summary is the line of a process's last words that says most: its panic, or else the last line that is no entry of its log.
 func Summary(lastLines string) string {
 	best := ""
 	for line := range strings.Lines(lastLines) {
 		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
+		if Crash(line) {
 			return line
 		}
-		if line != "" {
+		if line != "" && !strings.HasPrefix(line, `{"level":`) {
 			best = line
 		}
 	}
 	return best
+}
+
+// BuildPanics is in the line that names a panic in build.
+const BuildPanics = ": build panics: "
+
+// Crash reports whether a line names the crash of a Go program: Go's runtime writes it before the stacks.
+func Crash(line string) bool {
+	return strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, BuildPanics)
 }

@@ -53,6 +53,15 @@ func helper(mode string) {
 			panic(err)
 		}
 		fmt.Fprintf(os.Stderr, "child %d\n", c.Process.Pid)
+	case "emigrant":
+		c := exec.Command("sleep", "300")
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := c.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(os.Stderr, "child %d\n", c.Process.Pid)
+	case "deep":
+		deep(200)
 	}
 	var cfg rpc.ProcessConfig
 	b, err := os.ReadFile(os.Getenv(rpc.EnvConfig))
@@ -94,6 +103,13 @@ func helper(mode string) {
 			return
 		}
 	}
+}
+
+func deep(n int) {
+	if n == 0 {
+		panic("user code is too deep")
+	}
+	deep(n - 1)
 }
 
 // parent forks a worker and waits to be killed.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -181,7 +182,7 @@ func Fork(s ForkSpec) (*Forked, error) {
 		return cmd
 	}
 	f := &Forked{started: make(chan error, 1), done: make(chan struct{})}
-	go f.run(command, tail, func() {
+	go f.run(command, tail, s.Control, func() {
 		_ = os.Remove(conf.Name()) // its folder is removed later
 		if out != nil {
 			_, _ = out.Close(), errOut.Close()
@@ -203,7 +204,7 @@ func appendTo(path string) (*os.File, error) {
 }
 
 // run owns the process. The parent-death signal belongs to the thread that forked, so the thread stays until the process has ended.
-func (f *Forked) run(command func() *exec.Cmd, tail *tail, cleanup func()) {
+func (f *Forked) run(command func() *exec.Cmd, tail *tail, control string, cleanup func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(f.done)
@@ -224,7 +225,8 @@ func (f *Forked) run(command func() *exec.Cmd, tail *tail, cleanup func()) {
 	}
 	f.mu.Unlock()
 	_ = syscall.Kill(-f.pid, syscall.SIGKILL) // its children, if any
-	f.exit = describe(cmd.ProcessState, err, stopped, tail.String())
+	killMarked(rpc.EnvControl, control)       // those that left its group
+	f.exit = describe(cmd.ProcessState, err, stopped, tail.String(cmd.ProcessState.ExitCode() == crashed))
 }
 
 // startCommand starts a command. A fork of another goroutine may for a moment hold the descriptor through which the artifact was
@@ -305,15 +307,19 @@ func describe(st *os.ProcessState, err error, stopped bool, tail string) Exit {
 	return e
 }
 
-// tail passes writes on and keeps the last lines.
+// tail passes writes on and keeps the last lines, and of a crash the line that names it: the stacks that follow are often longer.
 type tail struct {
 	to    io.Writer
 	mu    sync.Mutex
 	lines []string
 	part  []byte
+	crash string
 }
 
-const maxTailLine = 2048
+const (
+	maxTailLine = 2048
+	crashed     = 2 // the exit code of Go's runtime after a panic or a fatal error; also that of a build that fails or panics
+)
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -326,8 +332,12 @@ func (t *tail) Write(p []byte) (int, error) {
 		if !ended {
 			break
 		}
-		t.lines = append(t.lines, string(t.part))
+		full := string(t.part)
 		t.part = t.part[:0]
+		if rpc.Crash(full) {
+			t.crash = full
+		}
+		t.lines = append(t.lines, full)
 		if len(t.lines) > tailLines {
 			t.lines = t.lines[1:]
 		}
@@ -341,12 +351,16 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+// String is what is kept; crash asks for the line that names a crash even when it is not among the last.
+func (t *tail) String(crash bool) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lines := t.lines
+	lines := slices.Clone(t.lines)
 	if len(t.part) > 0 {
-		lines = append(lines[:len(lines):len(lines)], string(t.part))
+		lines = append(lines, string(t.part))
+	}
+	if crash && t.crash != "" && !slices.Contains(lines, t.crash) {
+		lines = append([]string{t.crash, "..."}, lines...)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -315,10 +315,26 @@ func awaitPID(t *testing.T, r *rig) {
 	}
 }
 
-func TestGrandchildrenAreKilled(t *testing.T) {
+// The line that names a crash is kept, however long the stack below it.
+func TestCrashIsNamed(t *testing.T) {
 	r := start(t)
 	r.accept(1)
-	r.startWorker("family")
+	r.startWorker("deep")
+	if e := r.exited(); e.GetExitCode() != 2 || rpc.Summary(e.GetReason()) != "panic: user code is too deep" || len(e.GetReason()) > 8<<10 {
+		t.Fatalf("exit %v", e)
+	}
+}
+
+func TestGrandchildrenAreKilled(t *testing.T) {
+	for _, mode := range []string{"family", "emigrant"} {
+		t.Run(mode, func(t *testing.T) { grandchildren(t, mode) })
+	}
+}
+
+func grandchildren(t *testing.T, mode string) {
+	r := start(t)
+	r.accept(1)
+	r.startWorker(mode)
 	h := r.hello()
 	if err := syscall.Kill(int(h.GetPid()), syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/thalweg/thalweg/config"
@@ -110,7 +111,7 @@ func (s *server) logFile(w http.ResponseWriter, r *http.Request, name string) {
 }
 
 func openLog(dir, name string) (*os.File, error) {
-	if dir == "" || name != filepath.Base(name) || name == "." || name == ".." {
+	if dir == "" || name != filepath.Base(name) || name == "." || name == ".." || strings.ContainsRune(name, 0) {
 		return nil, iofs.ErrNotExist
 	}
 	root, err := os.OpenRoot(dir)

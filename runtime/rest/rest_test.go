@@ -1,9 +1,12 @@
 package rest_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -72,7 +75,7 @@ func start(t *testing.T, conf map[string]string) *rig {
 	r.job = r.c.JobID.String()
 	r.until("running", func() bool {
 		d, err := r.c.Dispatcher.Details(context.Background(), r.c.JobID)
-		return err == nil && d.State == scheduler.JobRunning && r.w.Running() == 5 && strings.Contains(r.get("/jobs/"+r.job, 200), `"RUNNING":2`)
+		return err == nil && d.State == scheduler.JobRunning && r.w.Running() == 5 && strings.Contains(r.get("/jobs/overview", 200), `"running":5`)
 	})
 	return r
 }
@@ -211,6 +214,7 @@ func TestErrors(t *testing.T) {
 		{"GET", "/taskmanagers/nosuch", "", 404},
 		{"GET", "/jobmanager/logs/nosuch", "", 404},
 		{"GET", "/jobmanager/logs/..%2foutside", "", 404},
+		{"GET", "/jobmanager/logs/%00", "", 404},
 		{"GET", "/jobmanager/stdout", "", 404},
 	} {
 		got := decode(t, r.call(c.method, c.path, c.body, c.status))
@@ -350,5 +354,20 @@ func TestListen(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		t.Errorf("%v", resp)
+	}
+	// A body that breaks its own framing is the client's mistake.
+	c, err := net.Dial("tcp", s.Addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "POST /jobs/%s/checkpoints HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", r.job)
+	broken, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broken.Body.Close()
+	if broken.StatusCode != 400 {
+		t.Errorf("broken body: %s", broken.Status)
 	}
 }

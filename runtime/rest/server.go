@@ -224,6 +224,10 @@ func clip(s string) string {
 // body decodes a JSON body; an empty one leaves v as it is.
 func body(r *http.Request, v any) error {
 	b, err := io.ReadAll(r.Body)
+	var big *http.MaxBytesError
+	if err != nil && !errors.As(err, &big) {
+		return bad("Bad request, could not read the body: %v", err)
+	}
 	if err != nil {
 		return err
 	}

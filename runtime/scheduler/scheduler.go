@@ -66,7 +66,7 @@ type Scheduler struct {
 	pause    time.Duration // before the present restart
 	jitter   float64
 	decided  Strategy // before it decided about the root
-	counted  string // TaskManager of the last failure that was counted
+	counted  string   // TaskManager of the last failure that was counted
 	out      []Effect
 	now      time.Time
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
@@ -24,7 +26,11 @@ func (m *Manager) WorkerStarted(id WorkerID, spec WorkerSpec, host string) {
 func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.log.Warn().Str("container_id", string(id)).Int("exit_code", exit.Code).Str("diagnostics", exit.Text).Msg("worker lost")
+	level := zerolog.WarnLevel
+	if m.closed { // it was told to end
+		level = zerolog.DebugLevel
+	}
+	m.log.WithLevel(level).Str("container_id", string(id)).Int("exit_code", exit.Code).Str("diagnostics", exit.Text).Msg("worker lost")
 	if t := m.tms[string(id)]; t != nil {
 		m.dropLocked(t, fmt.Sprintf("its container ended with exit code %d: %s", exit.Code, exit.Text))
 		t.link.Close(errors.New("resourcemanager: the container ended"))

@@ -180,7 +180,11 @@ func (t *TaskManager) disconnect(err error) bool {
 		}
 	}
 	if was && err != nil {
-		t.log.Warn().Err(err).Msg("JobMaster lost")
+		level := zerolog.WarnLevel
+		if errors.Is(err, rpc.ErrClosed) || errors.Is(err, rpc.ErrPeerClosed) { // in order: the application ends, or another master takes over
+			level = zerolog.InfoLevel
+		}
+		t.log.WithLevel(level).Err(err).Msg("JobMaster lost")
 	}
 	return was
 }

@@ -228,11 +228,27 @@ func (m *master) wait(ctx context.Context, d *dispatcher.Dispatcher, id graph.Jo
 		return outcome{}, fmt.Errorf("am: job %s: %w", id, resourcemanager.ErrFenced)
 	}
 	status, diagnostics := dispatcher.FinalStatus(r)
+	if f := r.Failure; status == resourcemanager.StatusFailed && f != nil && f.Kind == "taskmanager" && m.manager != nil {
+		diagnostics += m.exitOf(ctx, f.TaskManager)
+	}
 	if status == resourcemanager.StatusUndefined {
 		return outcome{}, fmt.Errorf("am: job %s was suspended: %s", id, diagnostics)
 	}
 	return outcome{status, diagnostics}, nil
 }
+
+// exitOf says why the container of a TaskManager that is gone ended, which YARN tells with one of its next heartbeats.
+func (m *master) exitOf(ctx context.Context, id string) string {
+	ctx, cancel := context.WithTimeout(ctx, exitWait)
+	defer cancel()
+	if e, ok := m.manager.AwaitExit(ctx, id); ok && e.Text != "" {
+		return "; " + e.Text
+	}
+	return ""
+}
+
+// exitWait covers a NodeManager's and our own heartbeat, and the time that YARN takes to end what is left of a container.
+const exitWait = 5 * time.Second
 
 type fatalError struct{ err error }
 

@@ -66,6 +66,7 @@ type Manager struct {
 	released map[WorkerID]bool
 	known    map[WorkerID]bool        // started by the driver and not lost
 	lost     map[string][]JobListener // who wants to hear how it ended
+	exits    exits
 	wanted   int
 	problem  string
 	fatal    bool
@@ -115,7 +116,7 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, log: opts.Logger.With().Str("component", "resourcemanager").Int64("epoch", opts.Epoch).Logger(),
 		interval: config.HeartbeatInterval.Value(opts.Config), timeout: config.HeartbeatTimeout.Value(opts.Config),
 		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{}, known: map[WorkerID]bool{},
-		lost: map[string][]JobListener{}, stop: make(chan struct{})}
+		lost: map[string][]JobListener{}, exits: newExits(), stop: make(chan struct{})}
 }
 
 // Start starts the driver and the heartbeats.

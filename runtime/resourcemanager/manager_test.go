@@ -261,6 +261,37 @@ func TestWorkerLostBeforeItRegisters(t *testing.T) {
 	r.wantAsked(1)
 }
 
+// The end of a job that failed with its TaskManager waits for the deployment to say why the container ended.
+func TestAwaitExit(t *testing.T) {
+	r := start(t, 1, nil)
+	r.d.events.WorkerStarted("c1", resourcemanager.WorkerSpec{}, "nm1")
+	l, _ := r.tm("c1", 1)
+	l.Close(errors.New("cut"))
+	got := make(chan resourcemanager.Exit, 1)
+	go func() {
+		e, _ := r.m.AwaitExit(t.Context(), "c1")
+		got <- e
+	}()
+	r.d.events.WorkerStarted("c2", resourcemanager.WorkerSpec{}, "nm1")
+	r.d.events.WorkerLost("c2", resourcemanager.Exit{Code: 1, Text: "another one"})
+	r.d.events.WorkerLost("c1", resourcemanager.Exit{Code: -104, Text: "too much memory"})
+	if e := <-got; e.Code != -104 || e.Text != "too much memory" {
+		t.Fatalf("exit %+v", e)
+	}
+	if e, ok := r.m.AwaitExit(t.Context(), "c2"); !ok || e.Code != 1 {
+		t.Fatalf("known exit %+v, %t", e, ok)
+	}
+	if e, ok := r.m.AwaitExit(t.Context(), "nosuch"); ok {
+		t.Fatalf("exit of an unknown worker %+v", e)
+	}
+	r.d.events.WorkerStarted("c3", resourcemanager.WorkerSpec{}, "nm1")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if e, ok := r.m.AwaitExit(ctx, "c3"); ok {
+		t.Fatalf("exit of a live worker %+v", e)
+	}
+}
+
 func TestWorkerThatDoesNotRegisterIsReleased(t *testing.T) {
 	r := start(t, 1, map[string]string{"resourcemanager.taskmanager-registration.timeout": "20 ms"})
 	r.d.events.WorkerStarted("c1", resourcemanager.WorkerSpec{}, "nm1")

@@ -38,6 +38,7 @@ func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
 	delete(m.starting, id)
 	delete(m.released, id)
 	delete(m.known, id)
+	m.exits.put(id, exit)
 	for _, l := range m.lost[string(id)] {
 		l.TaskManagerExit(string(id), exit)
 	}

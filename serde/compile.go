@@ -130,7 +130,7 @@ func (c *programCodec[T]) DecodeInto(src []byte, p *T) (int, error) {
 }
 
 func (c *programCodec[T]) named(err error) error {
-	if d, ok := err.(*DecodeError); ok {
+	if d, ok := err.(*DecodeError); ok { //nolint:errorlint // as the codec makes it
 		d.Type = c.name
 	}
 	return err
@@ -150,8 +150,7 @@ func (c *programCodec[T]) Mutable() bool  { return c.pr.mutable }
 const maxDepth = 64
 
 var (
-	timeType     = reflect.TypeFor[time.Time]()
-	durationType = reflect.TypeFor[time.Duration]()
+	timeType = reflect.TypeFor[time.Time]()
 )
 
 // compiler turns a type into a program and a schema, and collects every problem on the way.

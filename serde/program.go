@@ -41,19 +41,18 @@ const (
 
 // op is one instruction of a program. off is the field's offset in the struct that the program works on.
 type op struct {
-	kind    opKind
-	plain   bool    // slice, pointer: element memory holds no pointers
-	off     uintptr // bytes
-	n       uintptr // copy: bytes; array: elements
-	size    uintptr // element size in memory
-	min     int     // least encoded bytes of one element (map: key and value)
-	sub     *program
-	key     *program
-	typ     reflect.Type // slice, pointer: element type; map: map type
-	custom  erased
-	skip    *skipper
-	path    string
-	mutable bool // custom
+	kind   opKind
+	plain  bool    // slice, pointer: element memory holds no pointers
+	off    uintptr // bytes
+	n      uintptr // copy: bytes; array: elements
+	size   uintptr // element size in memory
+	min    int     // least encoded bytes of one element (map: key and value)
+	sub    *program
+	key    *program
+	typ    reflect.Type // slice, pointer: element type; map: map type
+	custom erased
+	skip   *skipper
+	path   string
 }
 
 // program encodes and decodes one type: the flat list of its fields.

@@ -127,8 +127,7 @@ const (
 
 // commit ends c with a commit and returns nil when it is committed, by whomever; a *LostTransactionError when it was aborted. It asks until
 // ctx ends.
-func (a *txnAdmin) commit(ctx context.Context, c *committable, cause error) error {
-	last := cause
+func (a *txnAdmin) commit(ctx context.Context, c *committable) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := a.endTxn(ctx, c)
 		switch {
@@ -150,9 +149,8 @@ func (a *txnAdmin) commit(ctx context.Context, c *committable, cause error) erro
 				err = errors.Join(err, oerr)
 			}
 		}
-		last = err
 		if !pause(ctx, wait) {
-			return fmt.Errorf("kafka: commit %s: what became of it could not be found out: %w", c.describe(), last)
+			return fmt.Errorf("kafka: commit %s: what became of it could not be found out: %w", c.describe(), err)
 		}
 	}
 }

@@ -226,7 +226,7 @@ func (c *committer) Commit(ctx context.Context, committables [][]byte, retry boo
 			}
 			continue
 		}
-		if err := c.pool.settle(ctx, &cm, nil); err != nil {
+		if err := c.pool.settle(ctx, &cm); err != nil {
 			return err
 		}
 		if !retry {

@@ -250,11 +250,10 @@ func TestLostTransactionFailsTheJob(t *testing.T) {
 
 // cutter is a dialer whose connections break around EndTxn requests.
 type cutter struct {
-	mu      sync.Mutex
-	mode    string // "", "request" (lost before the broker has it), "answer" (the broker has it, its answer is lost)
-	left    int
-	hit     int
-	blocked bool // after a hit: new connections are refused until heal
+	mu   sync.Mutex
+	mode string // "", "request" (lost before the broker has it), "answer" (the broker has it, its answer is lost)
+	left int
+	hit  int
 }
 
 func (c *cutter) arm(mode string, n int) {

@@ -227,7 +227,7 @@ func (p *txnPool) find(c *committable) *slot {
 
 // commit commits a prepared slot and frees it.
 func (s *slot) commit(ctx context.Context) error {
-	if err := s.pool.settle(ctx, &s.prepared, nil); err != nil {
+	if err := s.pool.settle(ctx, &s.prepared); err != nil {
 		return err
 	}
 	s.discard()
@@ -242,10 +242,10 @@ func (s *slot) commit(ctx context.Context) error {
 }
 
 // settle finds out what became of a transaction, applies the policy for a lost one, and returns nil when the job may go on.
-func (p *txnPool) settle(ctx context.Context, c *committable, cause error) error {
+func (p *txnPool) settle(ctx context.Context, c *committable) error {
 	ctx, cancel := context.WithTimeout(ctx, max(p.cfg.txnTimeout, p.cfg.connectTimeout)+p.cfg.connectTimeout)
 	defer cancel()
-	err := p.admin.commit(ctx, c, cause)
+	err := p.admin.commit(ctx, c)
 	var lost *LostTransactionError
 	if errors.As(err, &lost) && p.cfg.acceptLost {
 		p.log.Error().Err(err).Str("transactional_id", c.id).Msg("a transaction is lost; going on, as set")

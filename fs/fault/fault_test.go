@@ -148,7 +148,7 @@ func TestPredicates(t *testing.T) {
 		}
 		return b.String()
 	}
-	if same() != same() {
+	if a, b := same(), same(); a != b {
 		t.Error("the same seed chose differently")
 	}
 }

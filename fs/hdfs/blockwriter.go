@@ -225,7 +225,7 @@ func (b *blockWriter) readAcks() {
 }
 
 // acks reads until the final packet is acknowledged; otherwise it returns what happened and to which node.
-func (b *blockWriter) acks() (error, int) { //nolint:revive // the node belongs to the error
+func (b *blockWriter) acks() (error, int) { //nolint:revive,staticcheck // the node belongs to the error
 	for want := int64(0); ; {
 		ack := &hdfspb.PipelineAckProto{}
 		if err := readDelimited(b.t.r, ack); err != nil {

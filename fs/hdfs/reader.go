@@ -217,7 +217,7 @@ func (r *reader) retry(off int64, op func(*hdfspb.LocatedBlockProto, *hdfspb.Dat
 			return last // asked twice; waiting does not heal it
 		}
 		if ctx == nil {
-			ctx, cancel = r.f.budget(r.ctx)
+			ctx, cancel = r.f.budget(r.ctx) //nolint:fatcontext // once, at the first failure
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return fmt.Errorf("%w (%w)", last, err)

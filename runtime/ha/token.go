@@ -147,7 +147,7 @@ func (s *FileStore) OpenJob(ctx context.Context, id graph.JobID) (Pointer, int64
 			if _, ok, err := s.result(ctx, id); err != nil {
 				return fail(err)
 			} else if !ok { // the attempt that ended it died before it could say more
-				if err := s.bury(ctx, id, Result{State: best.ended, Error: "the application attempt that ended the job left no details"}); err != nil {
+				if err := s.bury(ctx, id, Result{State: best.ended, Error: noDetails}); err != nil {
 					return fail(err)
 				}
 			}
@@ -261,27 +261,24 @@ func (s *FileStore) pointer(ctx context.Context, id graph.JobID, t token) (Point
 
 // Pointer implements Store.
 func (s *FileStore) Pointer(ctx context.Context, id graph.JobID) (Pointer, error) {
-	for ctx.Err() == nil {
-		tokens, err := s.tokens(ctx, id)
-		if err != nil {
-			return Pointer{}, fmt.Errorf("ha: read pointer of job %s: %w", id, err)
-		}
-		best := newest(tokens)
-		if best == nil || best.ended != "" {
-			return Pointer{}, nil
-		}
-		p, err := s.pointer(ctx, id, *best)
-		if errors.Is(err, iofs.ErrNotExist) {
-			if _, serr := s.fs.Stat(ctx, s.jobDir(id)); errors.Is(serr, iofs.ErrNotExist) {
-				return Pointer{}, nil // the job ended meanwhile
-			}
-		}
-		if err != nil {
-			return Pointer{}, fmt.Errorf("ha: read pointer of job %s: %w", id, err)
-		}
-		return p, nil
+	tokens, err := s.tokens(ctx, id)
+	if err != nil {
+		return Pointer{}, fmt.Errorf("ha: read pointer of job %s: %w", id, err)
 	}
-	return Pointer{}, fmt.Errorf("ha: read pointer of job %s: %w", id, ctx.Err())
+	best := newest(tokens)
+	if best == nil || best.ended != "" {
+		return Pointer{}, nil
+	}
+	p, err := s.pointer(ctx, id, *best)
+	if errors.Is(err, iofs.ErrNotExist) {
+		if _, serr := s.fs.Stat(ctx, s.jobDir(id)); errors.Is(serr, iofs.ErrNotExist) {
+			return Pointer{}, nil // the job ended meanwhile
+		}
+	}
+	if err != nil {
+		return Pointer{}, fmt.Errorf("ha: read pointer of job %s: %w", id, err)
+	}
+	return p, nil
 }
 
 // StorePointer implements Store. One rename; the first for a directory writes a file before.

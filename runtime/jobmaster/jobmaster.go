@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
-	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
@@ -37,8 +36,7 @@ type JobMaster struct {
 	graph     *graph.JobGraph // with max parallelisms set
 	graphJSON []byte          // the submitted one, for job processes
 	sched     *scheduler.Scheduler
-	ckpt      *checkpoints // nil when the job can take none
-	initial   *metadata.Checkpoint
+	ckpt      *checkpoints              // nil when the job can take none
 	ops       map[string]graph.VertexID // vertex of each operator
 	vertex    map[graph.VertexID]*graph.Vertex
 

@@ -208,7 +208,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 	case Stop:
 		if s.Ready() && s.stopping == stopNone && s.final == finalNone {
 			s.stopping = stopPending
-			s.emit(TriggerStop{e.Drain})
+			s.emit(TriggerStop(e))
 		}
 	case StopDone:
 		s.stopDone(e.OK)

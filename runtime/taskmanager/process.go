@@ -170,7 +170,7 @@ func Fork(s ForkSpec) (*Forked, error) {
 	}
 	tail := &tail{to: errOut}
 	command := func() *exec.Cmd {
-		cmd := exec.Command(s.Path, s.Args...)
+		cmd := exec.Command(s.Path, s.Args...) //nolint:noctx // its end is supervised below
 		cmd.Env = append(os.Environ(), s.Env...)
 		cmd.Env = append(cmd.Env, rpc.EnvRole+"="+s.Role, rpc.EnvControl+"="+s.Control, rpc.EnvConfig+"="+conf.Name(), rpc.EnvJobID+"="+s.Config.JobID)
 		cmd.Stderr = tail

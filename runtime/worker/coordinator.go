@@ -145,7 +145,7 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 				}
 			}
 			e := &enumerator{c: c, id: op.ID, name: op.Name, parallelism: par, log: log, readers: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
-			e.ctx, e.cancel = context.WithCancel(ctx)
+			e.ctx, e.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each enumerator
 			err := safely(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
 			if err != nil {
 				e.cancel()

@@ -72,7 +72,7 @@ func TestFaultsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	arm := filepath.Join(dir, "arm")
 	src := write(t, "main.go", "package main\n\nfunc main() {}\n")
-	cmd := exec.Command("go", "build", "-o", arm, src) //nolint:gosec,noctx // a test
+	cmd := exec.Command("go", "build", "-o", arm, src)
 	cmd.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -130,7 +130,7 @@ func (c *Cluster) Close() error {
 	}
 	if first == nil { // what backends leave behind is their fault, what failed starts leave is not
 		if left, err := filepath.Glob(filepath.Join(c.root, "*")); err != nil || len(left) > 0 {
-			first = fmt.Errorf("files left behind: %v, %v", left, err)
+			first = fmt.Errorf("files left behind: %v, %v", left, err) //nolint:errorlint // it is only told
 		}
 	}
 	if err := os.RemoveAll(c.root); err != nil && first == nil {

@@ -154,7 +154,7 @@ func until(ctx context.Context, limit time.Duration, what string, cond func(cont
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("faults: %s not within %v: %w (last: %v)", what, limit, context.Cause(ctx), last)
+			return fmt.Errorf("faults: %s not within %v: %w (last: %v)", what, limit, context.Cause(ctx), last) //nolint:errorlint // the last one is only told
 		case <-tick.C:
 		}
 	}

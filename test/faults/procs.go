@@ -67,20 +67,3 @@ func processes(app string) ([]process, error) {
 	}
 	return all, nil
 }
-
-// residentBytes is a process's resident memory.
-func residentBytes(pid int) int64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0
-	}
-	f := strings.Fields(string(b))
-	if len(f) < 2 {
-		return 0
-	}
-	n, err := strconv.ParseInt(f[1], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n * int64(os.Getpagesize())
-}

@@ -28,7 +28,6 @@ type bad struct {
 	want []string // parts of the line: what, where, what to do
 	code int      // 0: any but 0
 	app  string   // final status of the application that there was; "" for none at all
-	keep bool     // the test looks at the application's folder itself
 }
 
 // Bad input gets one clear line on standard error and a non-zero exit code, and leaves no application, staged folder or open

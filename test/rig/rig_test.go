@@ -377,7 +377,7 @@ func appState(c *rig.Cluster, app, state string, running int) error {
 			Diagnostics string `json:"diagnostics"`
 		} `json:"app"`
 	}
-	req, err := http.NewRequest(http.MethodGet, c.ResourceManagerWeb+"/ws/v1/cluster/apps/"+app, http.NoBody) //nolint:noctx // the test's own loop is bounded
+	req, err := http.NewRequest(http.MethodGet, c.ResourceManagerWeb+"/ws/v1/cluster/apps/"+app, http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (e *RemoteError) Error() string {
 
 // Is reports whether target is the Class of e.
 func (e *RemoteError) Is(target error) bool {
-	c, ok := target.(Class) //nolint:errorlint // Is compares one link of the chain
+	c, ok := target.(Class)
 	return ok && string(c) == e.Class
 }
 

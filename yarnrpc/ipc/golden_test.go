@@ -110,7 +110,7 @@ func TestRecordedSession(t *testing.T) {
 	for r.Len() > 0 {
 		next(fin)
 	}
-	if _, err := r.ReadByte(); err != io.EOF { //nolint:errorlint // bytes.Reader returns it bare
+	if _, err := r.ReadByte(); err != io.EOF {
 		t.Error("bytes left")
 	}
 }

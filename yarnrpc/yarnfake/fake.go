@@ -181,7 +181,7 @@ func listen(addr string) (net.Listener, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		l, err := net.Listen("tcp", addr)
+		l, err := net.Listen("tcp", addr) //nolint:noctx // does not wait
 		if err == nil {
 			return l, nil
 		}

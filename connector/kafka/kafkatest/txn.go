@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func (c *Cluster) AbortTransactions(ctx context.Context, prefix string) error {
 			if err == nil {
 				break
 			}
-			if err != kerr.ConcurrentTransactions || !wait(ctx, 10*time.Millisecond) {
+			if !errors.Is(err, kerr.ConcurrentTransactions) || !wait(ctx, 10*time.Millisecond) {
 				return fmt.Errorf("abort %s: %w", id, err)
 			}
 		}

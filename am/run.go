@@ -88,6 +88,11 @@ func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string
 		return endedOutcome(*p.ended), nil
 	}
 	id, err := m.submit(ctx, d, p)
+	if errors.Is(err, ha.ErrEnded) { // an attempt before, that was not dead yet, ended it after we looked
+		if r, ok := m.result(ctx); ok {
+			return endedOutcome(r), nil
+		}
+	}
 	if err != nil {
 		if errors.Is(err, ha.ErrFenced) || ctx.Err() != nil {
 			return outcome{}, err
@@ -157,6 +162,20 @@ func (m *master) preparationFailed(err error) (outcome, error) {
 		return outcome{resourcemanager.StatusFailed, err.Error()}, nil
 	}
 	return outcome{}, err
+}
+
+// result is the stored result of the application's job.
+func (m *master) result(ctx context.Context) (ha.Result, bool) {
+	id, err := graph.ParseID(m.app.JobID)
+	if err != nil {
+		return ha.Result{}, false
+	}
+	results, err := m.store.Results(ctx)
+	if err != nil {
+		m.log.Warn().Err(err).Msg("results of jobs cannot be read")
+	}
+	r, ok := results[graph.JobID{ID: id}]
+	return r, ok
 }
 
 func endedOutcome(r ha.Result) outcome {

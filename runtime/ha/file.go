@@ -323,8 +323,37 @@ func (s *FileStore) Results(ctx context.Context) (map[graph.JobID]Result, error)
 			out[id] = r
 		}
 	}
-	return out, nil
+	return out, s.unburied(ctx, out)
 }
+
+// unburied adds the jobs whose token says that they ended, and whose attempt died before it could write the result.
+func (s *FileStore) unburied(ctx context.Context, out map[graph.JobID]Result) error {
+	infos, err := s.fs.List(ctx, path.Join(s.root, "jobs"))
+	if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		return fmt.Errorf("ha: list results: %w", err)
+	}
+	for _, i := range infos {
+		rawID, err := graph.ParseID(path.Base(i.Path))
+		if err != nil {
+			continue
+		}
+		id := graph.JobID{ID: rawID}
+		if _, ok := out[id]; ok {
+			continue
+		}
+		tokens, err := s.tokens(ctx, id)
+		if err != nil {
+			return fmt.Errorf("ha: list results: %w", err)
+		}
+		if t := newest(tokens); t != nil && t.ended != "" {
+			out[id] = Result{State: t.ended, Error: noDetails}
+		}
+	}
+	return nil
+}
+
+// noDetails is the result's text when the attempt that ended a job died before it could say more.
+const noDetails = "the application attempt that ended the job left no details"
 
 // PublishLeader implements Store.
 func (s *FileStore) PublishLeader(ctx context.Context, l Leader) error {

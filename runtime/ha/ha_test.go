@@ -255,10 +255,15 @@ func TestEndIsDecidedByTheToken(t *testing.T) {
 	if jobs, err := next.Jobs(ctx); err != nil || len(jobs) != 0 {
 		t.Fatalf("jobs %v, %v; want none", jobs, err)
 	}
+	results, err := next.Results(ctx) // before anybody opens it: the next attempt asks whether there is anything to do
+	must(t, err)
+	if results[jobID(1)].State != "CANCELED" {
+		t.Fatalf("results %+v, want CANCELED", results)
+	}
 	if _, _, err := next.OpenJob(ctx, jobID(1)); !errors.Is(err, ErrEnded) {
 		t.Fatalf("open: %v, want ErrEnded", err)
 	}
-	results, err := next.Results(ctx)
+	results, err = next.Results(ctx)
 	must(t, err)
 	if results[jobID(1)].State != "CANCELED" {
 		t.Fatalf("results %+v, want CANCELED", results)

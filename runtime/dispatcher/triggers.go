@@ -12,6 +12,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/jobmaster"
+	"github.com/thalweg/thalweg/runtime/scheduler"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -112,6 +113,9 @@ func (d *Dispatcher) StartTrigger(id graph.JobID, trigger string, r jobmaster.Tr
 	d.beside(func(ctx context.Context) {
 		select {
 		case res := <-j.master.Trigger(r):
+			if r.Kind == jobmaster.TriggerStop && res.Err == nil {
+				res.Err = j.stopped(ctx, res.Path)
+			}
 			d.triggers.end(key, res)
 		case <-ctx.Done():
 			d.triggers.end(key, jobmaster.TriggerResult{Err: ErrClosed})
@@ -145,6 +149,37 @@ func (d *Dispatcher) AwaitRead(ctx context.Context) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// stopPoll is how often a job that was stopped is looked at.
+const stopPoll = 50 * time.Millisecond
+
+// stopped waits until a job whose savepoint is complete has ended for good: whoever goes on from the savepoint earlier could run beside
+// it, since a failure up to then, or the end of this attempt, makes it run again.
+func (j *job) stopped(ctx context.Context, path string) error {
+	attempt, first := 0, true
+	t := time.NewTicker(stopPoll)
+	defer t.Stop()
+	for {
+		det, err := j.master.Details(ctx)
+		switch {
+		case err != nil: // it ended
+		case first:
+			attempt, first = det.Attempt, false
+		case det.Attempt != attempt:
+			return fmt.Errorf("dispatcher: stop: the savepoint %s is complete, but the job failed before it had ended and runs again; stop it again", path)
+		}
+		select {
+		case <-j.done:
+			if j.result.State != scheduler.JobFinished {
+				return fmt.Errorf("dispatcher: stop: the savepoint %s is complete; the job is %s", path, j.result.State)
+			}
+			return nil
+		case <-t.C:
+		case <-ctx.Done():
+			return ErrClosed
 		}
 	}
 }

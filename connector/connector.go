@@ -144,6 +144,17 @@ type SplitOutput[T any] interface {
 	Collect(v T, ts int64) error
 }
 
+// RefOutput is an optional part of a SplitOutput: wide records (more than four fields or 32 bytes, which Go copies through memory at
+// each call) are taken by reference. The record may be changed during the call and belongs to the reader again afterwards.
+type RefOutput[T any] interface {
+	CollectRef(v *T, ts int64) error
+}
+
+// RefWriter is an optional part of a SinkWriter, likewise. The writer does not keep v.
+type RefWriter[T any] interface {
+	WriteRef(v *T, ts int64) error
+}
+
 // Sink is a sink of T. A Sink value holds configuration only.
 type Sink[T any] interface {
 	// Writer makes the writer of a subtask. restored are the writer states of this operator from the checkpoint, redistributed

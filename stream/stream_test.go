@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -295,5 +296,40 @@ func TestUnknownRoleIsRefused(t *testing.T) {
 	t.Setenv("THALWEG_ROLE", "king")
 	if code := run("x", func(*Environment) error { return nil }); code != exitFailed {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+type wide struct {
+	A, B, C, D, E int64
+	Text          string
+}
+
+// Records that travel by reference are their receivers' own: two branches, an exchange and a by-value operator each see the right one.
+func TestUpdateInPlace(t *testing.T) {
+	plain, updated := &collect[string]{}, &collect[string]{}
+	err := runJob(t, map[string]string{"parallelism.default": "2"}, func(env *Environment) error {
+		src := env.FromSource(datagen.Fill(func(n int64, v *wide) { *v = wide{A: n, Text: fmt.Sprint(n)} }, datagen.Count(100)), NoWatermarks[wide](), "wide")
+		src.Map(func(w wide) string { return fmt.Sprint(w.A, w.B, w.Text) }).SinkTo(plain)
+		src.Update(func(w *wide) { w.B = w.A * 2 }).FilterRef(func(w *wide) bool { return w.A%2 == 0 }).
+			Rebalance().Update(func(w *wide) { w.B++ }).Map(func(w wide) string { return fmt.Sprint(w.A, w.B, w.Text) }).SinkTo(updated)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wantPlain, wantUpdated []string
+	for n := range 100 {
+		wantPlain = append(wantPlain, fmt.Sprint(n, 0, strconv.Itoa(n)))
+		if n%2 == 0 {
+			wantUpdated = append(wantUpdated, fmt.Sprint(n, n*2+1, strconv.Itoa(n)))
+		}
+	}
+	slices.Sort(wantPlain)
+	slices.Sort(wantUpdated)
+	if got := sorted(plain); !slices.Equal(got, wantPlain) {
+		t.Errorf("plain: got %v", got)
+	}
+	if got := sorted(updated); !slices.Equal(got, wantUpdated) {
+		t.Errorf("updated: got %v", got)
 	}
 }

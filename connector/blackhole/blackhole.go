@@ -35,6 +35,15 @@ func (w *writer[T]) Write(T, int64) error {
 	return nil
 }
 
+// WriteRef implements connector.RefWriter.
+func (w *writer[T]) WriteRef(*T, int64) error {
+	w.n++
+	if w.n >= 1024 {
+		w.publish()
+	}
+	return nil
+}
+
 func (w *writer[T]) publish() {
 	if w.sent != nil {
 		w.sent.Add(w.n)

@@ -63,7 +63,36 @@ func Source[T any](gen func(n int64) T, opts ...Option) connector.Source[T] {
 	if gen == nil {
 		s.o.errs = append(s.o.errs, errors.New("datagen: source has no function"))
 	}
-	s.emit = func(out connector.SplitOutput[T], n int64) error { return out.Collect(gen(n), connector.NoTimestamp) }
+	s.emit = each(func(_ *reader[T], a *active[T], n int64) error {
+		return a.out.Collect(gen(n), connector.NoTimestamp)
+	})
+	return s
+}
+
+// Fill makes record n by filling v in, without event times: the way for wide records, which are then passed on by reference. v holds an
+// earlier record; fill sets every field.
+func Fill[T any](fill func(n int64, v *T), opts ...Option) connector.Source[T] {
+	s := newSource[T](opts)
+	if fill == nil {
+		s.o.errs = append(s.o.errs, errors.New("datagen: source has no function"))
+	}
+	s.emit = func(r *reader[T], a *active[T], n int) error {
+		if a.ref == nil {
+			return each(func(r *reader[T], a *active[T], n int64) error {
+				fill(n, &r.v)
+				return a.out.Collect(r.v, connector.NoTimestamp)
+			})(r, a, n)
+		}
+		step := int64(a.step)
+		for range n {
+			fill(a.next, &r.v)
+			a.next += step
+			if err := a.ref.CollectRef(&r.v, connector.NoTimestamp); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return s
 }
 
@@ -73,11 +102,25 @@ func WithTimestamps[T any](gen func(n int64) (T, int64), opts ...Option) connect
 	if gen == nil {
 		s.o.errs = append(s.o.errs, errors.New("datagen: source has no function"))
 	}
-	s.emit = func(out connector.SplitOutput[T], n int64) error {
+	s.emit = each(func(_ *reader[T], a *active[T], n int64) error {
 		v, ts := gen(n)
-		return out.Collect(v, ts)
-	}
+		return a.out.Collect(v, ts)
+	})
 	return s
+}
+
+// each makes the next n records of a split one by one.
+func each[T any](emit func(r *reader[T], a *active[T], n int64) error) func(*reader[T], *active[T], int) error {
+	return func(r *reader[T], a *active[T], n int) error {
+		for range n {
+			i := a.next
+			a.next += int64(a.step)
+			if err := emit(r, a, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func newSource[T any](opts []Option) *source[T] {
@@ -90,7 +133,7 @@ func newSource[T any](opts []Option) *source[T] {
 
 type source[T any] struct {
 	o    options
-	emit func(out connector.SplitOutput[T], n int64) error
+	emit func(r *reader[T], a *active[T], n int) error // makes the next n records
 }
 
 var _ connector.Validator = (*source[int])(nil)
@@ -219,6 +262,7 @@ func (s *source[T]) Reader(connector.ReaderContext) (connector.Reader[T], error)
 type active[T any] struct {
 	split
 	out connector.SplitOutput[T]
+	ref connector.RefOutput[T] // out, when it takes references
 }
 
 type reader[T any] struct {
@@ -232,6 +276,7 @@ type reader[T any] struct {
 	// The rate: emitted records since started, of this reader's share.
 	started time.Time
 	emitted int64
+	v       T // of Fill
 }
 
 // turn is how many records of one split are made before the next split has its turn.
@@ -279,20 +324,16 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 		a := &r.splits[r.cur]
 		if a.out == nil {
 			a.out = out.Split(a.id())
+			a.ref, _ = a.out.(connector.RefOutput[T])
 		}
-		n, next, step := min(limit, turn), a.next, int64(a.step)
-		made := 0
-		for ; made < n && next < r.count; made++ {
-			if err := r.s.emit(a.out, next); err != nil {
-				a.next = next
-				return 0, err
-			}
-			next += step
+		step := int64(a.step)
+		n := min(int64(limit), turn, max(0, (r.count-a.next+step-1)/step))
+		if err := r.s.emit(r, a, int(n)); err != nil {
+			return 0, err // fails the task: positions are those of the last checkpoint
 		}
-		a.next = next
-		limit -= made
-		r.emitted += int64(made)
-		if next >= r.count {
+		limit -= int(n)
+		r.emitted += n
+		if a.next >= r.count {
 			out.ReleaseSplit(a.id())
 			r.splits = append(r.splits[:r.cur], r.splits[r.cur+1:]...)
 			r.started = time.Time{}

@@ -38,6 +38,7 @@ type Context struct {
 	Services
 	ID                 graph.OperatorID
 	Name, UID          string
+	Index              int // position in the chain, head first
 	JobName            string
 	Subtask            int
 	Parallelism        int
@@ -59,11 +60,11 @@ type Context struct {
 	keyed state.Backend
 }
 
-// Marker remembers which operator runs user code, so that a panic can be attributed.
-type Marker struct{ Current *Context }
+// Marker remembers which operator of the chain runs user code (its Index), so that a panic can be attributed.
+type Marker struct{ Current int }
 
 // Enter notes that user code of this operator runs from here.
-func (c *Context) Enter() { c.Mark.Current = c }
+func (c *Context) Enter() { c.Mark.Current = c.Index }
 
 // Describe is "name (uid), subtask i/n" for errors.
 func (c *Context) Describe() string {

@@ -41,6 +41,26 @@ type Receiver[T any] interface {
 	Idle(idle bool) error
 }
 
+// RefReceiver is a Receiver that also takes a record by reference. Go copies structs of more than four fields or 32 bytes through memory at
+// each call, which costs more than many an operator does; chains of operators that take references pass one along instead. The record
+// belongs to the receiver during the call (it may change it), and to the caller again afterwards.
+type RefReceiver[T any] interface {
+	Receiver[T]
+	ProcessRef(v *T, m Meta) error
+}
+
+// byRef returns r as a RefReceiver: itself, or a wrapper that hands on a copy.
+func byRef[T any](r Receiver[T]) RefReceiver[T] {
+	if rr, ok := r.(RefReceiver[T]); ok {
+		return rr
+	}
+	return copying[T]{r}
+}
+
+type copying[T any] struct{ Receiver[T] }
+
+func (c copying[T]) ProcessRef(v *T, m Meta) error { return c.Process(*v, m) }
+
 // Operator is one operator of a running task.
 type Operator interface {
 	// Input is the Receiver[T] of input i, as any.
@@ -138,6 +158,7 @@ func (t tee[T]) Idle(idle bool) error {
 // discard is where records go that no operator takes.
 type discard[T any] struct{}
 
-func (discard[T]) Process(T, Meta) error { return nil }
-func (discard[T]) Watermark(int64) error { return nil }
-func (discard[T]) Idle(bool) error       { return nil }
+func (discard[T]) Process(T, Meta) error     { return nil }
+func (discard[T]) ProcessRef(*T, Meta) error { return nil }
+func (discard[T]) Watermark(int64) error     { return nil }
+func (discard[T]) Idle(bool) error           { return nil }

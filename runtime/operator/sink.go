@@ -36,6 +36,7 @@ type sinkOp[T any] struct {
 	ctx        *Context
 	sink       connector.Sink[T]
 	writer     connector.SinkWriter[T]
+	ref        connector.RefWriter[T] // writer, when it takes references
 	committing connector.CommittingWriter
 	committer  *commitLoop
 	pending    []committables // prepared, not known to be committed; ascending
@@ -64,6 +65,7 @@ func (o *sinkOp[T]) Open(ctx context.Context) error {
 		return o.ctx.wrap(err)
 	}
 	o.writer = w
+	o.ref, _ = w.(connector.RefWriter[T])
 	if o.committer != nil {
 		cw, ok := w.(connector.CommittingWriter)
 		if !ok {
@@ -116,6 +118,18 @@ func (o *sinkOp[T]) Process(v T, m Meta) error {
 	o.ctx.Enter()
 	o.records++
 	if err := o.writer.Write(v, m.TS); err != nil {
+		return o.ctx.wrap(err)
+	}
+	return nil
+}
+
+func (o *sinkOp[T]) ProcessRef(v *T, m Meta) error {
+	if o.ref == nil {
+		return o.Process(*v, m)
+	}
+	o.ctx.Enter()
+	o.records++
+	if err := o.ref.WriteRef(v, m.TS); err != nil {
 		return o.ctx.wrap(err)
 	}
 	return nil

@@ -55,7 +55,7 @@ func Source[T any](src connector.Source[T], wm Watermarks[T]) Factory {
 		if err != nil {
 			return nil, err
 		}
-		o := &sourceOp[T]{ctx: ctx, src: src, wm: wm, out: r, emitted: MinWatermark, splits: map[string]*splitOutput[T]{}}
+		o := &sourceOp[T]{ctx: ctx, src: src, wm: wm, out: r, ref: byRef(r), emitted: MinWatermark, splits: map[string]*splitOutput[T]{}}
 		o.published.Store(MinWatermark)
 		return o, nil
 	})
@@ -68,6 +68,7 @@ type sourceOp[T any] struct {
 	reader    connector.Reader[T]
 	wm        Watermarks[T]
 	out       Receiver[T]
+	ref       RefReceiver[T]  // out, for records that come by reference
 	main      *splitOutput[T] // records of no split
 	splits    map[string]*splitOutput[T]
 	records   int64
@@ -217,18 +218,38 @@ func (s *splitOutput[T]) Collect(v T, ts int64) error {
 	if o.wm.Time != nil {
 		ts = o.wm.Time(v, ts)
 	}
-	if ts > s.max {
-		s.max = ts
-	}
+	s.max = max(s.max, ts)
 	s.count++
 	o.records++
 	if o.idle {
-		o.idle = false
-		if err := o.out.Idle(false); err != nil {
+		if err := o.wake(); err != nil {
 			return err
 		}
 	}
 	return o.out.Process(v, Meta{TS: ts})
+}
+
+// CollectRef implements connector.RefOutput.
+func (s *splitOutput[T]) CollectRef(v *T, ts int64) error {
+	o := s.o
+	if o.wm.Time != nil {
+		ts = o.wm.Time(*v, ts)
+	}
+	s.max = max(s.max, ts)
+	s.count++
+	o.records++
+	if o.idle {
+		if err := o.wake(); err != nil {
+			return err
+		}
+	}
+	return o.ref.ProcessRef(v, Meta{TS: ts})
+}
+
+// wake ends the stream's idleness.
+func (o *sourceOp[T]) wake() error {
+	o.idle = false
+	return o.out.Idle(false)
 }
 
 // advance combines the splits' watermarks and idleness and emits what changed. A reader without splits holds the watermark back until

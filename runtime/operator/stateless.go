@@ -130,3 +130,61 @@ func (o *flatMapOp[T, R]) Process(v T, m Meta) error {
 	}
 	return o.c.err
 }
+
+// Update applies fn to each record in place.
+func Update[T any](fn func(*T)) Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		p, err := newPass[T](ctx, out)
+		return &updateOp[T]{pass: p, next: byRef(p.out), fn: fn}, err
+	})
+}
+
+type updateOp[T any] struct {
+	pass[T]
+	next RefReceiver[T]
+	fn   func(*T)
+	v    T // the record, when it came by value
+}
+
+func (o *updateOp[T]) Input(int) any { return Receiver[T](o) }
+
+func (o *updateOp[T]) Process(v T, m Meta) error {
+	o.v = v
+	return o.ProcessRef(&o.v, m)
+}
+
+func (o *updateOp[T]) ProcessRef(v *T, m Meta) error {
+	o.ctx.Enter()
+	o.fn(v)
+	return o.next.ProcessRef(v, m)
+}
+
+// FilterRef keeps the records for which fn is true; fn looks at the record in place.
+func FilterRef[T any](fn func(*T) bool) Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		p, err := newPass[T](ctx, out)
+		return &filterRefOp[T]{pass: p, next: byRef(p.out), fn: fn}, err
+	})
+}
+
+type filterRefOp[T any] struct {
+	pass[T]
+	next RefReceiver[T]
+	fn   func(*T) bool
+	v    T // the record, when it came by value
+}
+
+func (o *filterRefOp[T]) Input(int) any { return Receiver[T](o) }
+
+func (o *filterRefOp[T]) Process(v T, m Meta) error {
+	o.v = v
+	return o.ProcessRef(&o.v, m)
+}
+
+func (o *filterRefOp[T]) ProcessRef(v *T, m Meta) error {
+	o.ctx.Enter()
+	if !o.fn(v) {
+		return nil
+	}
+	return o.next.ProcessRef(v, m)
+}

@@ -102,7 +102,7 @@ func (t *Task) consumerMax(output int) int {
 func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask) *operator.Context {
 	st, was := restored[c.ID]
 	ctx := &operator.Context{
-		Services: t, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, JobName: t.d.JobName,
+		Services: t, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, Index: c.Index, JobName: t.d.JobName,
 		Subtask: t.d.Subtask, Parallelism: t.d.Parallelism, MaxParallelism: t.d.MaxParallelism, Attempt: t.d.Execution.Attempt,
 		Config: t.env.Config, Metrics: t.metrics.operator(c.ID, c.Node.Name), Mark: &t.mark,
 		Restored: was || t.d.Restored, RestoredCheckpoint: t.d.RestoredCheckpoint, State: st,

@@ -163,8 +163,8 @@ func (t *Task) run() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			p := &panicError{value: r, stack: string(debug.Stack()), op: t.d.Vertex.Name}
-			if c := t.mark.Current; c != nil {
-				p.op = c.Describe()
+			if i := t.mark.Current; i < len(t.ctxs) && t.ctxs[i] != nil {
+				p.op = t.ctxs[i].Describe()
 			}
 			if t.source != nil {
 				p.pos = t.source.Position()

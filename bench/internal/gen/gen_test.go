@@ -20,7 +20,7 @@ func TestExpectedWindows(t *testing.T) {
 		var want Tally
 		for k, n := range all {
 			want.Count++
-			want.Sum += Count{k[0], k[1], n}.Sum()
+			want.Sum += (&Count{k[0], k[1], n}).Sum()
 		}
 		if got := Expected("window", events, keys, window); got != want {
 			t.Fatalf("got %+v, want %+v", got, want)

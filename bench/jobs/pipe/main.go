@@ -31,7 +31,7 @@ func build(env *stream.Environment) error {
 	if *kind == "start" {
 		bound = datagen.RatePerSecond(*rate)
 	}
-	src := datagen.Source(func(n int64) gen.Event { return gen.Make(n, *keys) }, bound)
+	src := datagen.Fill(func(n int64, e *gen.Event) { gen.Fill(n, *keys, e) }, bound)
 	wm := stream.NoWatermarks[gen.Event]()
 	if *kind == "window" {
 		wm = stream.MonotonousTimestamps(func(e gen.Event) time.Time { return time.UnixMilli(e.At) })
@@ -39,17 +39,17 @@ func build(env *stream.Environment) error {
 	in := env.FromSource(src, wm, "events").UID("events")
 	switch *kind {
 	case "generator":
-		in.SinkTo(tally[gen.Event]{*result, gen.Event.Sum}).UID("out")
+		in.SinkTo(tally[gen.Event]{*result, (*gen.Event).Sum}).UID("out")
 	case "chain":
-		in.Map(gen.Map).UID("map").Filter(gen.Keep).UID("filter").
-			SinkTo(tally[gen.Event]{*result, gen.Event.Sum}).UID("out")
+		in.Update(gen.Map).UID("map").FilterRef(gen.Keep).UID("filter").
+			SinkTo(tally[gen.Event]{*result, (*gen.Event).Sum}).UID("out")
 	case "window":
 		in.KeyBy(func(e gen.Event) int64 { return e.Key }).
 			Window(stream.TumblingEventTime(*window)).
 			Aggregate(stream.Count[gen.Event](), func(k int64, w stream.TimeWindow, n int64) gen.Count {
 				return gen.Count{Key: k, Start: w.Start.UnixMilli(), Count: n}
 			}).UID("count").
-			SinkTo(tally[gen.Count]{*result, gen.Count.Sum}).UID("out")
+			SinkTo(tally[gen.Count]{*result, (*gen.Count).Sum}).UID("out")
 	case "start":
 		in.KeyBy(func(e gen.Event) int64 { return e.Key }).
 			Reduce(func(a, b gen.Event) gen.Event { b.Value += a.Value; return b }).UID("sum").

@@ -15,7 +15,7 @@ import (
 // the input, so that a run that lost or made up records is void. The Flink job's sink does the same.
 type tally[T any] struct {
 	dir string
-	sum func(T) int64
+	sum func(*T) int64
 }
 
 func (s tally[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
@@ -26,9 +26,15 @@ type tallyWriter[T any] struct {
 	tally[T]
 	subtask    int
 	count, all int64
+	v          T // the record, when it came by value
 }
 
-func (w *tallyWriter[T]) Write(v T, _ int64) error {
+func (w *tallyWriter[T]) Write(v T, ts int64) error {
+	w.v = v
+	return w.WriteRef(&w.v, ts)
+}
+
+func (w *tallyWriter[T]) WriteRef(v *T, _ int64) error {
 	w.count++
 	w.all += w.sum(v)
 	return nil

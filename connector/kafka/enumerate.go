@@ -281,7 +281,7 @@ func (l *lister) after(millis int64, tp TopicPartition) (int64, error) {
 
 func (l *lister) committedOf(tp TopicPartition) (int64, bool, error) {
 	if l.committed == nil {
-		r, err := l.adm.FetchOffsets(l.ctx, l.cfg.groupID)
+		r, err := l.fetchCommitted()
 		switch {
 		case errors.Is(err, kerr.GroupIDNotFound):
 			r = kadm.OffsetResponses{}
@@ -298,6 +298,24 @@ func (l *lister) committedOf(tp TopicPartition) (int64, bool, error) {
 		return 0, false, fmt.Errorf("kafka: read committed offset of group %q in %v: %w", l.cfg.groupID, tp, o.Err)
 	}
 	return o.At, true, nil
+}
+
+// fetchCommitted reads the group's offsets. A broker that has just started makes the coordinator's topic with the first question, and
+// answers with an error meanwhile.
+func (l *lister) fetchCommitted() (kadm.OffsetResponses, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.connectTimeout)
+	defer cancel()
+	for {
+		r, err := l.adm.FetchOffsets(ctx, l.cfg.groupID)
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) && !errors.Is(err, kerr.NotCoordinator) {
+			return r, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return r, err
+		}
+	}
 }
 
 func (l *lister) resetTo(r Reset, tp TopicPartition, missing string) (int64, byte, error) {

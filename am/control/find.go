@@ -156,6 +156,45 @@ type Target struct {
 	Job  JobOverview
 }
 
+// withMaster is Find, and waits for the master of an application that YARN is about to start.
+func withMaster(ctx context.Context, y YARN, c config.Configuration, limit time.Duration) (Application, error) {
+	deadline := time.Now().Add(limit)
+	for {
+		app, err := Find(ctx, y, c)
+		if err != nil || app.REST != "" || app.Ended() || time.Now().After(deadline) {
+			return app, err
+		}
+		if err := pause(ctx); err != nil {
+			return app, err
+		}
+	}
+}
+
+// startedJobs lists the jobs, and waits for the first one of a master that is about to start it.
+func startedJobs(ctx context.Context, r *REST, limit time.Duration) ([]JobOverview, error) {
+	deadline := time.Now().Add(limit)
+	for {
+		jobs, err := r.Jobs(ctx)
+		if err != nil || len(jobs) > 0 || time.Now().After(deadline) {
+			return jobs, err
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	t := time.NewTimer(100 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // FindJob returns the job to act on. With an application named in c it is the job of that id there, or the only one that has not ended when
 // job is ""; without, all applications that run are asked for the job.
 //
@@ -165,7 +204,7 @@ func FindJob(ctx context.Context, y YARN, c config.Configuration, job string) (*
 	if job != "" && config.YarnID.Value(c) == "" && config.YarnName.Value(c) == "" {
 		return searchJob(ctx, y, c, job, timeout)
 	}
-	app, err := Find(ctx, y, c)
+	app, err := withMaster(ctx, y, c, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -173,10 +212,10 @@ func FindJob(ctx context.Context, y YARN, c config.Configuration, job string) (*
 		if app.Ended() {
 			return nil, fmt.Errorf("control: %s has ended already: %s (%s)", app.ID, app.Final, app.Diagnostics)
 		}
-		return nil, fmt.Errorf("control: %s is %s and has no master yet: try again when it runs", app.ID, app.State)
+		return nil, fmt.Errorf("control: %s is %s and has no master within %s (client.connection-timeout): try again when it runs", app.ID, app.State, timeout)
 	}
 	r := NewREST(app.REST, timeout)
-	jobs, err := r.Jobs(ctx)
+	jobs, err := startedJobs(ctx, r, timeout)
 	if err != nil {
 		r.Close()
 		return nil, err

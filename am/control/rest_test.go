@@ -231,7 +231,7 @@ func TestFindJob(t *testing.T) {
 		`none is named "x"`:          {named("yarn.application.name", "x"), ""},
 		"2 applications are named":   {named("yarn.application.name", "twin"), ""},
 		"has ended already":          {named("yarn.application.name", "gone"), ""},
-		"has no master yet":          {named("yarn.application.name", "new"), ""},
+		"has no master within 100ms": {named("yarn.application.name", "new", "client.connection-timeout", "100 ms"), ""},
 		"has no job 1234; it has 00": {named("yarn.application.name", "orders"), "1234"},
 		"none of the":                {nil, "1234"},
 	} {

@@ -212,8 +212,13 @@ func (c *Cluster) StartDaemon(ctx context.Context, name string) error {
 	return c.await(ctx, name, restartWait)
 }
 
-// Pause stops the daemon's process where it is (SIGSTOP): its connections stay open and nothing answers. Resume lets it go on.
-func (c *Cluster) Pause(name string) error { return c.signal(name, syscall.SIGSTOP) }
+// Pause stops the daemon's process where it is (SIGSTOP): its connections stay open and nothing answers, once it returns. Resume lets it go on.
+func (c *Cluster) Pause(name string) error {
+	if err := c.signal(name, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return poll(context.Background(), killWait, time.Millisecond, func() error { return allStopped(c.layout.running(name)) })
+}
 
 // Resume is the end of Pause.
 func (c *Cluster) Resume(name string) error { return c.signal(name, syscall.SIGCONT) }

@@ -140,6 +140,24 @@ func zombie(pid int) bool {
 	return i < 0 || i+2 >= len(b) || b[i+2] == 'Z' || b[i+2] == 'X'
 }
 
+// allStopped returns nil when every thread of the process is stopped by a signal.
+func allStopped(pid int) error {
+	threads, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "stat"))
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		b, err := os.ReadFile(t)
+		if err != nil {
+			continue // it ended
+		}
+		if i := bytes.LastIndexByte(b, ')'); i < 0 || i+2 >= len(b) || b[i+2] != 'T' && b[i+2] != 't' {
+			return fmt.Errorf("process %d has not stopped", pid)
+		}
+	}
+	return nil
+}
+
 func contains(list []string, s string) bool {
 	for _, x := range list {
 		if x == s {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/connector/kafka/enumerator"

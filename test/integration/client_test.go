@@ -243,6 +243,11 @@ func (j *job) awaitEnd() (a application) {
 
 // applications are those of this run.
 func applications(ctx context.Context) ([]application, error) {
+	all, err := allApplications(ctx)
+	return slices.DeleteFunc(all, func(a application) bool { return !strings.HasPrefix(a.Name, prefix) }), err
+}
+
+func allApplications(ctx context.Context) ([]application, error) {
 	var r struct {
 		Apps struct {
 			App []application
@@ -251,7 +256,7 @@ func applications(ctx context.Context) ([]application, error) {
 	if err := getJSON(ctx, cluster.ResourceManagerWeb+"/ws/v1/cluster/apps", &r); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(r.Apps.App, func(a application) bool { return !strings.HasPrefix(a.Name, prefix) }), nil
+	return r.Apps.App, nil
 }
 
 // until polls a condition; the failure carries the condition's last error.

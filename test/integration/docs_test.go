@@ -31,6 +31,8 @@ func TestDocsRun(t *testing.T) {
 	if err := os.Symlink(bin, filepath.Join(dir, "bin")); err != nil {
 		t.Fatal(err)
 	}
+	forgetDocs(t)
+	t.Cleanup(func() { forgetDocs(t) })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
@@ -43,5 +45,26 @@ func TestDocsRun(t *testing.T) {
 	}
 	if n := strings.Count(string(out), `"customer_id":"c1","window_start"`); n < 2 {
 		t.Errorf("%d results read, want at least 2\n%s", n, out)
+	}
+}
+
+// forgetDocs removes what the page makes, also what a run that failed has left.
+func forgetDocs(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	apps, err := allApplications(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range apps {
+		if a.Name == "doc-totals" && a.active() {
+			if _, err := cluster.YarnCLI(ctx, "application", "-kill", a.ID); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := kafkaCluster(t).Admin().DeleteTopics(ctx, "doc-orders", "doc-totals"); err != nil {
+		t.Error(err)
 	}
 }

@@ -29,6 +29,32 @@ func TestValidateReportsAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
+// Values that make no sense are refused where they are given, not when a process trips over them.
+func TestBounds(t *testing.T) {
+	for key, values := range map[string]struct{ good, bad []string }{
+		"execution.checkpointing.interval":  {[]string{"0", "1 ms", "1 h"}, []string{"-1 s", "1 ns"}},
+		"execution.checkpointing.timeout":   {[]string{"1 s"}, []string{"0", "-1 s"}},
+		"execution.checkpointing.min-pause": {[]string{"0"}, []string{"-1 s"}},
+		"heartbeat.interval":                {[]string{"10 ms"}, []string{"0"}},
+		"heartbeat.timeout":                 {[]string{"50 ms"}, []string{"0", "1 ms"}},
+		"pipeline.max-parallelism":          {[]string{"-1", "1", "32768"}, []string{"0", "-2", "32769"}},
+		"taskmanager.memory.segment-size":   {[]string{"64", "32kb"}, []string{"0", "1gb"}},
+		"yarn.containers.vcores":            {[]string{"-1", "1"}, []string{"0", "-2"}},
+		"rest.bind-port":                    {[]string{"0", "8081", "8081-8090", "8081, 9000-9001"}, []string{"99999", "", "x", "9-8", "-1"}},
+	} {
+		for _, v := range values.good {
+			if err := Validate(Configuration{key: v}); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		for _, v := range values.bad {
+			if err := Validate(Configuration{key: v}); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "want") {
+				t.Errorf("%s = %q: %v, want an error that says what to give", key, v, err)
+			}
+		}
+	}
+}
+
 func TestEveryDefaultPassesItsOwnCheck(t *testing.T) {
 	for _, k := range Keys() {
 		e := registry[k]

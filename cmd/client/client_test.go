@@ -138,6 +138,8 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 		"unknown flag: --nope":                            {"run", "--nope", self},
 		"unknown command":                                 {"fly"},
 		"-p -1":                                           {"run", "-p", "-1", self},
+		"-p 0":                                            {"run", "-p", "0", self},
+		"--fromSavepoint is empty":                        {"run", "-s", "", self},
 		"want one of claim, no_claim":                     {"run", "-cm", "mine", self},
 		"want text or json":                               {"list", "-o", "xml"},
 		"want canonical or native":                        {"stop", "-type", "odd", "-m", "x:1"},

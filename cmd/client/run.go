@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -39,7 +40,15 @@ the job goes, and its exit code tells how it ended; Ctrl-C asks whether to cance
   thalweg run -t yarn-application -s hdfs:///savepoints/savepoint-1 -p 8 ./job
   thalweg run -t yarn-application -d -o json ./job | jq .applicationId`,
 		Args: positional(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), f, args[0], args[1:]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("fromSavepoint") && f.savepoint == "" {
+				return &usageError{errors.New("--fromSavepoint is empty: give the savepoint, or leave the flag out to start without state")}
+			}
+			if cmd.Flags().Changed("parallelism") && f.parallelism == 0 {
+				return &usageError{errors.New("-p 0: want 1 at least")}
+			}
+			return c.run(cmd.Context(), f, args[0], args[1:])
+		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	fl := cmd.Flags()

@@ -101,7 +101,7 @@ var exact = cmp.Options{
 	cmp.Exporter(func(reflect.Type) bool { return true }),
 	cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }),
 	cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }),
-	cmp.Comparer(func(a, b time.Time) bool { return a == b }), //nolint:staticcheck // the location counts
+	cmp.Comparer(func(a, b time.Time) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 }
 

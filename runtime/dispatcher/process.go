@@ -43,7 +43,7 @@ func (l *ProcessLauncher) LaunchCoordinator(ctx context.Context, cfg rpc.Process
 	if err != nil {
 		return nil, nil, err
 	}
-	ln, err := net.Listen("unix", sock)
+	ln, err := net.Listen("unix", sock) //nolint:noctx // does not wait
 	if err != nil {
 		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: listen on %s: %w", sock, errors.Join(err, os.RemoveAll(sockDir)))
 	}

@@ -54,7 +54,7 @@ func (l *ProcessLauncher) Start(path, role string, cfg rpc.ProcessConfig) (Proce
 		return nil, err
 	}
 	p.sockDir = sockDir
-	ln, err := net.Listen("unix", sock)
+	ln, err := net.Listen("unix", sock) //nolint:noctx // does not wait
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("taskmanager: listen on %s: %w", sock, err), os.RemoveAll(sockDir))
 	}

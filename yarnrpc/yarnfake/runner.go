@@ -165,7 +165,7 @@ func (l Launch) exit(err error, stderr string) (int32, error) {
 		if ws, ok := ee.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			code = 128 + int32(ws.Signal()) //nolint:gosec // small
 		}
-		return code, fmt.Errorf("Exception from container-launch.\nContainer id: %s\nExit code: %d\n%s", l.Container, code, stderr) //nolint:staticcheck // YARN's words
+		return code, fmt.Errorf("Exception from container-launch.\nContainer id: %s\nExit code: %d\n%s", l.Container, code, stderr)
 	default:
 		return exitLaunchFailed, err
 	}

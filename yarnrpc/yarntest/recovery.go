@@ -61,7 +61,7 @@ func rmRestart(t *testing.T, s *suite) {
 // say so: a NodeManager that is killed between the state and the process reports the container as lost.
 func (m *master) startAndMeet(t *testing.T, c *yarnpb.ContainerProto) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not wait
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -255,18 +255,19 @@ func (o *sourceOp[T]) wake() error {
 // advance combines the splits' watermarks and idleness and emits what changed. A reader without splits holds the watermark back until
 // it is idle: after the idleness time, or at once when no split will ever come.
 func (o *sourceOp[T]) advance(now int64) error {
-	least, live := MaxWatermark, 0
+	least, most, live := MaxWatermark, MinWatermark, 0
 	look := func(s *splitOutput[T]) {
+		w := s.max
+		if w != MinWatermark {
+			w -= o.wm.OutOfOrder + 1
+		}
+		most = max(most, w)
 		if s.count > 0 {
 			s.count, s.active = 0, now
 		} else if o.wm.Idleness > 0 && now-s.active >= o.wm.Idleness {
 			return
 		}
 		live++
-		w := s.max
-		if w != MinWatermark {
-			w -= o.wm.OutOfOrder + 1
-		}
 		least = min(least, w)
 	}
 	if o.main != nil {
@@ -281,6 +282,11 @@ func (o *sourceOp[T]) advance(now int64) error {
 			return nil
 		}
 		o.idle = true
+		if most > o.emitted { // nothing holds it back any more, whichever split was idle first
+			if err := o.emit(most); err != nil {
+				return err
+			}
+		}
 		return o.out.Idle(true)
 	}
 	if least > o.emitted {

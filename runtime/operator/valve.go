@@ -3,7 +3,8 @@ package operator
 // Valve combines the watermarks of several channels: its output is the least watermark over the active ones.
 //
 // A channel that ended (it sent MaxWatermark) no longer counts, but it does not decide either: when every other channel is merely
-// idle, the output stays (an ended input must not make the late ones of an idle input late). Only when all ended is it MaxWatermark.
+// idle, only theirs count (an ended input must not make the late ones of an idle input late): the highest watermark of the idle ones,
+// whatever order they became idle in. Only when all ended is it MaxWatermark.
 // Source: Flink StatusWatermarkValve; FLINK-38477 for the ended-and-idle rule.
 type Valve struct {
 	channels []valveChannel
@@ -35,9 +36,6 @@ func (v *Valve) OnWatermark(channel int, ts int64) (out int64, advanced bool) {
 		return v.out, false
 	}
 	c.watermark = ts
-	if c.idle && ts != MaxWatermark {
-		return v.out, false // counts once the channel is active again
-	}
 	return v.combine()
 }
 
@@ -60,19 +58,20 @@ func (v *Valve) OnIdle(channel int, idle bool) (out int64, advanced, nowIdle, ch
 }
 
 func (v *Valve) combine() (int64, bool) {
-	least, ended := MaxWatermark, true
+	least, most, ended := MaxWatermark, MinWatermark, true
 	for i := range v.channels {
 		c := &v.channels[i]
 		if c.watermark == MaxWatermark {
 			continue
 		}
 		ended = false
+		most = max(most, c.watermark)
 		if !c.idle {
 			least = min(least, c.watermark)
 		}
 	}
 	if !ended && least == MaxWatermark { // all that did not end are idle
-		return v.out, false
+		least = most
 	}
 	if least > v.out {
 		v.out = least

@@ -204,12 +204,18 @@ func (c *Cluster) StartDaemon(ctx context.Context, name string) error {
 	if _, err := c.daemon(name); err != nil {
 		return err
 	}
-	if c.layout.running(name) == 0 {
-		if err := c.launch(ctx, name); err != nil {
+	// A daemon that follows a killed one may find a port of it still taken, and ends; it is started once more.
+	for again := false; ; again = true {
+		if c.layout.running(name) == 0 {
+			if err := c.launch(ctx, name); err != nil {
+				return err
+			}
+		}
+		err := c.await(ctx, name, restartWait)
+		if err == nil || again || ctx.Err() != nil || c.layout.running(name) != 0 {
 			return err
 		}
 	}
-	return c.await(ctx, name, restartWait)
 }
 
 // Pause stops the daemon's process where it is (SIGSTOP): its connections stay open and nothing answers, once it returns. Resume lets it go on.

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/yarnrpc/am"
-	"github.com/thalweg/thalweg/yarnrpc/client"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/nm"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
@@ -72,7 +71,7 @@ func runMaster(ctx context.Context) error {
 		if len(old) > 0 {
 			return fmt.Errorf("first attempt was given %v", old)
 		}
-		return startAndDie(ctx, cfg, m, nodes)
+		return startAndDie(ctx, m, nodes)
 	}
 	if len(old) != 1 {
 		return fmt.Errorf("containers of the first attempt: %v", old)
@@ -100,7 +99,7 @@ func runMaster(ctx context.Context) error {
 	return m.Finish(ctx, yarnpb.FinalApplicationStatusProto_APP_SUCCEEDED, fmt.Sprintf("found %s %s", id, st[0].GetState()), "")
 }
 
-func startAndDie(ctx context.Context, cfg *conf.Configuration, m *am.Client, nodes *nm.Client) error {
+func startAndDie(ctx context.Context, m *am.Client, nodes *nm.Client) error {
 	req := asks(yarn.Ask(1, 1, small, 1))
 	for {
 		a, err := m.Allocate(ctx, req)
@@ -114,7 +113,7 @@ func startAndDie(ctx context.Context, cfg *conf.Configuration, m *am.Client, nod
 				return err
 			}
 			id := yarn.ContainerIDOf(got[0].GetId())
-			if err := awaitRunning(ctx, cfg, m, id); err != nil {
+			if err := letNodesReport(ctx, m); err != nil {
 				return err
 			}
 			return fmt.Errorf("dies with %s running", id)
@@ -125,28 +124,19 @@ func startAndDie(ctx context.Context, cfg *conf.Configuration, m *am.Client, nod
 	}
 }
 
-// awaitRunning waits until the ResourceManager knows that the container runs: one that it takes for being started is not kept.
-// Source: Hadoop CapacityScheduler.doneApplicationAttempt.
-func awaitRunning(ctx context.Context, cfg *conf.Configuration, m *am.Client, id yarn.ContainerID) error {
-	rm, err := client.New(cfg)
-	if err != nil {
-		return err
-	}
-	defer rm.Close() //nolint:errcheck // end of the process
-	for {
-		list, err := rm.Containers(ctx, m.Attempt())
-		if err != nil {
+// letNodesReport goes on beating for a few beats of the NodeManagers, which come each second: a container that no node has reported as
+// running is not kept when its attempt ends, and nothing tells an ApplicationMaster when that is.
+// Source: Hadoop CapacityScheduler.doneApplicationAttempt; RMContainerImpl.getContainerState says RUNNING from the start.
+func letNodesReport(ctx context.Context, m *am.Client) error {
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+		if _, err := m.Allocate(ctx, &yarnpb.AllocateRequestProto{}); err != nil {
 			return err
-		}
-		for _, c := range list {
-			if yarn.ContainerIDOf(c.GetContainerId()) == id && c.GetContainerState() == yarnpb.ContainerStateProto_C_RUNNING {
-				return nil
-			}
 		}
 		if err := pause(ctx); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 func pause(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -42,9 +43,9 @@ const (
 // follow shows the job until the application has ended. Its error is the job's failure, with exit code 1.
 func (f *follower) follow(parent context.Context) error {
 	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, os.Interrupt)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(interrupts)
-	ctx := context.WithoutCancel(parent) // Ctrl-C is handled here
+	ctx := context.WithoutCancel(parent) // Ctrl-C and SIGTERM are handled here
 	defer func() {
 		if f.rest != nil {
 			f.rest.Close()
@@ -66,9 +67,9 @@ func (f *follower) follow(parent context.Context) error {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-interrupts:
+		case s := <-interrupts:
 			timer.Stop()
-			if done, err := f.interrupted(ctx, interrupts); done {
+			if done, err := f.interrupted(ctx, s, interrupts); done {
 				return err
 			}
 		}
@@ -208,10 +209,10 @@ func (f *follower) ended(app control.Application) error {
 }
 
 // interrupted asks on a terminal what Ctrl-C means, and leaves the job alone without one. done tells to return err.
-func (f *follower) interrupted(ctx context.Context, again <-chan os.Signal) (done bool, err error) {
+func (f *follower) interrupted(ctx context.Context, s os.Signal, again <-chan os.Signal) (done bool, err error) {
 	f.clear()
 	leave := &exitError{exitInterrupted, fmt.Errorf("interrupted; %s goes on (thalweg cancel -Dyarn.application.id=%s ends it)", f.app, f.app)}
-	if !f.c.tty || f.c.json() || !isatty.IsTerminal(os.Stdin.Fd()) {
+	if s == syscall.SIGTERM || !f.c.tty || f.c.json() || !isatty.IsTerminal(os.Stdin.Fd()) {
 		return true, leave
 	}
 	f.c.notef("\nCancel the job (c), leave it running and go (l), or stay (any other key)? Then Enter; Ctrl-C again leaves.")

@@ -49,6 +49,7 @@ PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|chec
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
 	$(INTEGRATION) 2>&1 | $(CLOSING); \
+	go test -count=1 -timeout 15m ./test/rig; \
 	for b in hashmap pebble; do $(FAULTS) $(SHORT) -backend $$b -seed "$${SEED:-0}"; done
 	@echo "make test: all passed"
 

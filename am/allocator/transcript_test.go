@@ -2,19 +2,15 @@ package allocator
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/thalweg/thalweg/internal/transcript"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output in testdata")
 
 // A transcript is a list of commands; the output of each follows it, indented. Commands (time in seconds, names of containers are c<number>):
 //
@@ -27,30 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output in testda
 //	lost | resync | tick
 //	recovered c1,c2:p1
 //	started c1 | startfailed c1 text | registered c1 | release c1
-func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(want))
-			if *rewrite {
-				if err := os.WriteFile(f, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(want) {
-				t.Errorf("%s differs, got:\n%s", f, got)
-			}
-		})
-	}
-}
+func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
 type player struct {
 	t  *testing.T

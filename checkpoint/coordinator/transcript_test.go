@@ -2,27 +2,22 @@ package coordinator
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/internal/transcript"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/state"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var rewrite = flag.Bool("rewrite", false, "write what the coordinator does into testdata/*.txt")
 
 // The graph of all tests: a source with a coordinator half, then a keyed window, 2 subtasks each.
 var (
@@ -51,29 +46,7 @@ func testTasks(attempt int) (out []Task) {
 const testDir = "hdfs://nn/ckp/job"
 
 // Each testdata/*.txt is a script: commands, "----", the effects. `go test -rewrite` writes the effects anew; read the difference.
-func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runScript(t, string(b))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(b), got); diff != "" && !*rewrite {
-				t.Fatalf("%s (go test -run %s -rewrite writes it anew)\n%s", file, t.Name(), diff)
-			}
-		})
-	}
-}
+func TestTranscripts(t *testing.T) { transcript.Run(t, runScript) }
 
 func runScript(t *testing.T, text string) string {
 	var out strings.Builder

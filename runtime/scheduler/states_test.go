@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/thalweg/thalweg/internal/transcript"
 )
 
 // The tables, printed: a change of them is a change of this file.
@@ -19,18 +21,11 @@ func TestTransitionTables(t *testing.T) {
 		fmt.Fprintf(&b, "task %s -> %v\n", s, taskTransitions[s])
 	}
 	const file = "testdata/states.golden"
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.String() != string(want) {
-		t.Errorf("the transition tables are\n%s\nwant\n%s", b.String(), want)
-	}
+	transcript.Compare(t, file, string(want), b.String())
 	for _, s := range JobStates {
 		if s.Terminal() && len(jobTransitions[s]) > 0 {
 			t.Errorf("terminal state %s has successors", s)

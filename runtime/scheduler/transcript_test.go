@@ -2,23 +2,18 @@ package scheduler
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/transcript"
 	"github.com/thalweg/thalweg/runtime/graph"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the transcripts' results into testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -26,30 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //
 //	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [key=value ...]
 //	> at 5s task a 0 RUNNING
-func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			in, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out := play(t, string(in))
-			if *rewrite {
-				if err := os.WriteFile(f, []byte(out), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(strings.Split(string(in), "\n"), strings.Split(out, "\n")); d != "" {
-				t.Errorf("-want +got (go test ./runtime/scheduler -run TestTranscripts -rewrite writes it):\n%s", d)
-			}
-		})
-	}
-}
+func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
 type player struct {
 	t     *testing.T

@@ -2,17 +2,14 @@ package barrier
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write the transcripts' expected output anew")
+	"github.com/thalweg/thalweg/internal/transcript"
+)
 
 func (e Effect) String() string {
 	switch e.Kind {
@@ -34,28 +31,7 @@ func (e Effect) String() string {
 
 // TestTranscripts runs testdata/*.txt: a script of commands, each followed by its effects, indented. Commands: "new CHANNELS
 // [at-least-once]", "barrier CHANNEL ID [OPTIONS]", "end CHANNEL", "abort ID", "after DURATION" (the clock), "pending".
-func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := run(t, string(want))
-			if *rewrite {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(want) {
-				t.Errorf("%s differs; go test -rewrite writes it anew:\n%s", f, got)
-			}
-		})
-	}
-}
+func TestTranscripts(t *testing.T) { transcript.Run(t, run) }
 
 func run(t *testing.T, script string) string {
 	var out strings.Builder

@@ -47,7 +47,7 @@ func (f *FileSystem) call(ctx context.Context, method string, req, resp proto.Me
 		if pause == firstPause {
 			f.log.Debug().Str("method", method).Err(err).Msg("name node call has to wait")
 		}
-		if werr := sleep(ctx, pause); werr != nil {
+		if werr := ipc.Sleep(ctx, pause); werr != nil {
 			return fmt.Errorf("%w (waited %s: %w)", err, time.Since(start).Round(time.Millisecond), werr)
 		}
 		pause = min(2*pause, longPause)
@@ -75,18 +75,6 @@ func (f *FileSystem) once(ctx context.Context, method string, req, resp proto.Me
 		}
 	}
 	return err
-}
-
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // defaults asks the NameNode once for what the configuration leaves open.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/fs/hdfs/hdfspb"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 )
 
 // reader is an open file: Read goes on where it was, ReadAt is independent and may be called from several goroutines.
@@ -219,7 +220,7 @@ func (r *reader) retry(off int64, op func(*hdfspb.LocatedBlockProto, *hdfspb.Dat
 		if ctx == nil {
 			ctx, cancel = r.f.budget(r.ctx) //nolint:fatcontext // once, at the first failure
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := ipc.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("%w (%w)", last, err)
 		}
 		pause = min(2*pause, longPause)

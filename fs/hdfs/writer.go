@@ -12,6 +12,7 @@ import (
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/hdfs/hdfspb"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 )
 
 const (
@@ -146,7 +147,7 @@ func (w *writer) open(ctx context.Context) error {
 		}
 		w.f.log.Warn().Str("path", w.path).Err(err).Msg("data node refused a block, asking for another one")
 		w.abandon(ctx, located, bad)
-		if serr := sleep(ctx, pause); serr != nil {
+		if serr := ipc.Sleep(ctx, pause); serr != nil {
 			return fmt.Errorf("%w (%w)", err, serr)
 		}
 		pause = min(2*pause, longPause)
@@ -172,7 +173,7 @@ func (w *writer) addBlock(ctx context.Context) (*hdfspb.LocatedBlockProto, error
 		if noTargets(err) {
 			w.exclude = nil
 		}
-		if serr := sleep(ctx, pause); serr != nil {
+		if serr := ipc.Sleep(ctx, pause); serr != nil {
 			return nil, fmt.Errorf("%w (waited %s: %w)", err, time.Since(start).Round(time.Millisecond), serr)
 		}
 		pause = min(2*pause, longPause)
@@ -266,7 +267,7 @@ func (w *writer) complete() error {
 		if resp.GetResult() {
 			return nil
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := ipc.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("the last block has not been reported by a data node: %w", errors.Join(fs.ErrUnavailable, err))
 		}
 	}

@@ -284,7 +284,7 @@ func (c *Client) Finish(ctx context.Context, status yarnpb.FinalApplicationStatu
 		if resp.GetIsUnregistered() {
 			return nil
 		}
-		if err := wait(ctx, pause); err != nil { // not stored yet
+		if err := ipc.Sleep(ctx, pause); err != nil { // not stored yet
 			return fmt.Errorf("am: finish %s: %w", c.attempt, err)
 		}
 	}

@@ -207,20 +207,9 @@ func (c *Client) Submit(ctx context.Context, app *yarnpb.ApplicationSubmissionCo
 		default:
 			return nil
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := ipc.Sleep(ctx, wait); err != nil {
 			return fmt.Errorf("client: submit %s: %w", id, err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -288,7 +277,7 @@ func (c *Client) Kill(ctx context.Context, id yarn.ApplicationID, diagnostics st
 		if resp.GetIsKillCompleted() {
 			return nil
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := ipc.Sleep(ctx, wait); err != nil {
 			return fmt.Errorf("client: kill %s: %w", id, err)
 		}
 	}

@@ -69,14 +69,22 @@ func (r Retry) Do(ctx context.Context, op func(ctx context.Context, attempt int)
 		if r.OnRetry != nil {
 			r.OnRetry(attempt, wait, err)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return gaveUp(start, attempt+1, last, ctx.Err())
+		if err := Sleep(ctx, wait); err != nil {
+			return gaveUp(start, attempt+1, last, err)
 		}
 		pause = min(pause*2, most)
+	}
+}
+
+// Sleep waits for d, or for the end of ctx, whose error it returns then.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

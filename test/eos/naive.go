@@ -57,6 +57,9 @@ func (c Cluster) WriteResults(ctx context.Context, topic, transactionalID string
 	return nil
 }
 
+// Results is the number of results that a spec has.
+func Results(s Spec) int { return len(reference(s)) }
+
 // reference computes the results of a spec in the order of their windows.
 func reference(s Spec) []Total {
 	size := s.Window.Milliseconds()

@@ -309,7 +309,7 @@ func (r *run) restarted(ctx context.Context, before int) (time.Time, error) {
 
 // judge waits for the results, ends the job and collects the evidence.
 func (r *run) judge(ctx context.Context) (*Report, error) {
-	want := expected(r.spec)
+	want := eos.Results(r.spec)
 	wctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	waited := r.watch.WaitFor(wctx, want) // what is missing is for the judge to say
@@ -338,22 +338,6 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 		return &r.report, errors.Join(fmt.Errorf("faults: seed %d: the output is not exactly once", r.o.Seed), waited)
 	}
 	return &r.report, nil
-}
-
-// expected is the number of results: the (customer, window) pairs of the input.
-func expected(s eos.Spec) int {
-	type pair struct {
-		customer string
-		window   int64
-	}
-	all := map[pair]struct{}{}
-	for n := range s.Records {
-		if !s.Malformed(n) {
-			p := s.Purchase(n)
-			all[pair{p.Customer, p.At.UnixMilli() / s.Window.Milliseconds()}] = struct{}{}
-		}
-	}
-	return len(all)
 }
 
 // cleanup makes sure that no application outlives the run.

@@ -111,3 +111,9 @@ var (
 	LogMaxBytes          = bytesOption("env.log.max-size", 64<<20, "A log file is rolled at this size. Flink's default is unbounded.", atLeastBytes(1<<20))
 	LogMaxFiles          = intOption("env.log.max", 10, "Rolled log files that are kept.", atLeast(1))
 )
+
+// AtLeastOnce reports whether checkpoints need no alignment (execution.checkpointing.mode, in either spelling).
+func AtLeastOnce(c Configuration) bool {
+	m := CheckpointMode.Value(c)
+	return m == "at_least_once" || m == "at-least-once"
+}

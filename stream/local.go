@@ -20,7 +20,7 @@ import (
 )
 
 // fileSystems registers the file systems that jobs can use.
-func fileSystems(config.Configuration) (*fs.Registry, error) {
+func fileSystems() (*fs.Registry, error) {
 	reg := &fs.Registry{}
 	local.Register(reg)
 	var cfg hdfs.Config
@@ -92,7 +92,7 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 
 func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) error {
 	conf := config.Configuration(p.Graph.Config)
-	reg, err := fileSystems(conf)
+	reg, err := fileSystems()
 	if err != nil {
 		return err
 	}

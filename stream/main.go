@@ -223,7 +223,7 @@ func runWorker(ctx context.Context, name string, build func(*Environment) error,
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
-	reg, err := fileSystems(cfg.Config)
+	reg, err := fileSystems()
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}

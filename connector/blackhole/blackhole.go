@@ -27,16 +27,12 @@ type writer[T any] struct {
 	counts []*atomic.Int64
 }
 
-func (w *writer[T]) Write(T, int64) error {
-	w.n++
-	if w.n >= 1024 {
-		w.publish()
-	}
-	return nil
-}
+func (w *writer[T]) Write(T, int64) error { return w.drop() }
 
 // WriteRef implements connector.RefWriter.
-func (w *writer[T]) WriteRef(*T, int64) error {
+func (w *writer[T]) WriteRef(*T, int64) error { return w.drop() }
+
+func (w *writer[T]) drop() error {
 	w.n++
 	if w.n >= 1024 {
 		w.publish()

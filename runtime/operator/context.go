@@ -47,7 +47,6 @@ type Context struct {
 	Config             config.Configuration
 	Logger             zerolog.Logger
 	Metrics            connector.Metrics
-	Restored           bool
 	RestoredCheckpoint int64
 	State              metadata.Subtask // this subtask's share of the restored state
 	StateSource        state.Source
@@ -84,7 +83,7 @@ type UserError struct {
 func (e *UserError) Error() string { return fmt.Sprintf("operator %s: %v", e.Operator, e.Err) }
 func (e *UserError) Unwrap() error { return e.Err }
 
-// Errorf attributes an error of user code to the operator.
+// wrap attributes an error of user code to the operator.
 func (c *Context) wrap(err error) error {
 	if err == nil {
 		return nil

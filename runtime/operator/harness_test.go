@@ -147,7 +147,7 @@ func (h *harness[T, R]) open(parallelism int, restore []metadata.Subtask) {
 			Metrics: noMetrics{}, Mark: &Marker{}, StateDir: h.dir + "/" + string(rune('a'+h.id%26)) + string(rune('a'+i)), StateMemory: 32 << 20,
 			StateSource: storage.NewSource(h.reg), Checkpointing: true}
 		if restore != nil {
-			ctx.State, ctx.Restored = restore[i], true
+			ctx.State = restore[i]
 		}
 		out := &sink[R]{}
 		op, err := h.f.New(ctx, Receiver[R](out))

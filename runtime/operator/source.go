@@ -48,7 +48,7 @@ type SourceEvent struct {
 
 const splitsState = "source-splits"
 
-// Source reads src. reportReady is sent when the reader is open (the worker tells the coordinator process).
+// Source reads src with the given watermark strategy.
 func Source[T any](src connector.Source[T], wm Watermarks[T]) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[T](out)

@@ -100,12 +100,11 @@ func (t *Task) consumerMax(output int) int {
 }
 
 func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask) *operator.Context {
-	st, was := restored[c.ID]
 	ctx := &operator.Context{
 		Services: t, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, Index: c.Index, JobName: t.d.JobName,
 		Subtask: t.d.Subtask, Parallelism: t.d.Parallelism, MaxParallelism: t.d.MaxParallelism, Attempt: t.d.Execution.Attempt,
 		Config: t.env.Config, Metrics: t.metrics.operator(c.ID, c.Node.Name), Mark: &t.mark,
-		Restored: was || t.d.Restored, RestoredCheckpoint: t.d.RestoredCheckpoint, State: st,
+		RestoredCheckpoint: t.d.RestoredCheckpoint, State: restored[c.ID],
 		StateSource: storage.NewSource(t.env.FS), StateMemory: t.env.StateMemory,
 		Checkpointing: config.CheckpointInterval.Value(t.env.Config) > 0,
 	}
@@ -129,7 +128,7 @@ func (t *Task) connect() error {
 	if in.channels == 0 {
 		return errors.New("task: " + t.d.Vertex.Name + " has neither a source nor an input")
 	}
-	t.aligner = barrier.New(in.channels, config.CheckpointMode.Value(t.env.Config) == "at_least_once" || config.CheckpointMode.Value(t.env.Config) == "at-least-once")
+	t.aligner = barrier.New(in.channels, config.AtLeastOnce(t.env.Config))
 	readers := map[int]operator.Reader{}
 	views := map[int]bool{}
 	for _, e := range t.d.Head.Node.In {

@@ -41,7 +41,6 @@ type Deployment struct {
 	Subpartitions      []int              // one per vertex output
 	ConsumerMax        map[int]int        // vertex output -> max parallelism of its consumer
 	Restore            metadata.Task
-	Restored           bool
 	RestoredCheckpoint int64
 }
 

@@ -229,7 +229,7 @@ func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, er
 	td := task.Deployment{
 		Execution: e, JobName: w.program.Graph.Name, Vertex: v, Head: head, Subtask: int(d.GetSubtask()),
 		Parallelism: int(d.GetParallelism()), MaxParallelism: int(d.GetMaxParallelism()),
-		Restored: d.GetRestoredCheckpointId() > 0, RestoredCheckpoint: d.GetRestoredCheckpointId(), ConsumerMax: map[int]int{},
+		RestoredCheckpoint: d.GetRestoredCheckpointId(), ConsumerMax: map[int]int{},
 	}
 	for _, g := range d.GetInputs() {
 		var in []network.Source

@@ -2,15 +2,12 @@ package coordinator
 
 import (
 	"context"
-	"errors"
-	iofs "io/fs"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/checkpoint/storage"
-	"github.com/thalweg/thalweg/fs"
 )
 
 // Pointers makes pointers durable; runtime/ha.JobPointers is one.
@@ -135,11 +132,6 @@ func (r *Runner) writeMetadata(e WriteMetadata) {
 		}
 		r.log.Warn().Err(err).Int64("checkpoint_id", e.ID).Msg("cannot write checkpoint metadata, trying again")
 	}
-}
-
-// permanent errors do not go away by trying the same again.
-func permanent(err error) bool {
-	return errors.Is(err, storage.ErrClaimed) || errors.Is(err, iofs.ErrPermission) || errors.Is(err, iofs.ErrInvalid) || errors.Is(err, fs.ErrScheme)
 }
 
 func (r *Runner) untilCertain(what string, try func() error) error {

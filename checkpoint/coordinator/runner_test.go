@@ -3,9 +3,14 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	iofs "io/fs"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,8 +20,10 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/fault"
+	"github.com/thalweg/thalweg/fs/local"
 	"github.com/thalweg/thalweg/fs/mem"
 	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 )
 
 var errSuperseded = errors.New("superseded")
@@ -101,15 +108,66 @@ func TestRunnerGivesUpInTime(t *testing.T) {
 // A savepoint whose folder can never be written fails at once: while it is tried again, no checkpoint is taken.
 func TestRunnerDoesNotRepeatWhatCannotHeal(t *testing.T) {
 	r, _, _, _, _, events := newRunner(t)
-	for dir, want := range map[string]error{"ftp://host/savepoint-1": fs.ErrScheme, "../../savepoint-1": iofs.ErrInvalid} {
+	reg := &fs.Registry{}
+	local.Register(reg)
+	r.storage = storage.New(mem.New("nn"), "/ckp", graph.JobID{}, storage.WithRegistry(reg))
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]error{"ftp://host/savepoint-1": fs.ErrScheme, "../../savepoint-1": iofs.ErrInvalid,
+		"file://" + file + "/savepoint-1": syscall.ENOTDIR, "file://elsewhere/savepoint-1": iofs.ErrInvalid, "file://a b/savepoint-1": nil, "hdfs://nn:port/s": nil,
+		"file:///" + strings.Repeat("x", 300) + "/savepoint-1": syscall.ENAMETOOLONG} {
 		r.Do(WriteMetadata{ID: 1, Dir: dir, Deadline: time.Now().Add(time.Hour)})
 		select {
 		case ev := <-events:
-			if w := ev.(MetadataWritten); !errors.Is(w.Err, want) {
+			w := ev.(MetadataWritten)
+			if w.Err == nil || want != nil && !errors.Is(w.Err, want) {
 				t.Errorf("%s: %+v, want %v", dir, w, want)
+			}
+			if w.Err != nil && strings.Contains(w.Err.Error(), "\n") {
+				t.Errorf("%s: more than one line: %v", dir, w.Err)
 			}
 		case <-time.After(10 * time.Second):
 			t.Errorf("%s: tried again and again", dir)
+			return
+		}
+	}
+}
+
+// What the client gets of the errors that a store may give, and of those that pass.
+func TestWhichErrorsArePermanent(t *testing.T) {
+	remote := func(class string) error {
+		return fmt.Errorf("hdfs: create /d: %w", ipc.NewRemoteError(class, class+": words", "create", 0, false))
+	}
+	lookup := func(err *net.DNSError) error {
+		return fmt.Errorf("%w: %w", fs.ErrUnavailable, &ipc.ConnError{Op: "dial", Addr: "nn:8020", Err: &net.OpError{Op: "dial", Err: err}})
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"denied", remote("org.apache.hadoop.security.AccessControlException"), true},
+		{"below a file", remote("org.apache.hadoop.fs.ParentNotDirectoryException"), true},
+		{"a name that is too long", remote("org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"), true},
+		{"an exception of unknown meaning", remote("java.lang.UnsupportedOperationException"), true},
+		{"a host that does not exist", lookup(&net.DNSError{Err: "no such host", Name: "nn", IsNotFound: true}), true},
+		{"a port that does not exist", &net.AddrError{Err: "invalid port", Addr: "99999"}, true},
+		{"another service at the port", &ipc.ConnError{Op: "call", Addr: "nn:8020", Err: ipc.ErrMalformed}, true},
+		{"a secure cluster without credentials", &ipc.ConnError{Op: "authenticate", Addr: "nn:8020", Err: ipc.ErrNoMechanism}, true},
+		{"a resolver that fails", lookup(&net.DNSError{Err: "server misbehaving", Name: "nn", IsTemporary: true}), false},
+		{"a host that was reached before", fmt.Errorf("%w (%w)", lookup(&net.DNSError{Err: "no such host", Name: "nn", IsNotFound: true}), context.DeadlineExceeded), false},
+		{"refused", &ipc.ConnError{Op: "dial", Addr: "nn:8020", Err: syscall.ECONNREFUSED}, false},
+		{"safe mode", fmt.Errorf("%w: %w", fs.ErrUnavailable, remote("org.apache.hadoop.hdfs.server.namenode.SafeModeException")), false},
+		{"standby", remote("org.apache.hadoop.ipc.StandbyException"), false},
+		{"full", fmt.Errorf("%w: %w", fs.ErrQuota, remote("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException")), false},
+		{"no space", fmt.Errorf("%w (%w)", fs.ErrQuota, syscall.ENOSPC), false},
+		{"out of time", context.DeadlineExceeded, false},
+		{"anything else", errors.New("connection reset"), false},
+	} {
+		if got := permanent(fmt.Errorf("storage: create: %w", c.err)); got != c.want {
+			t.Errorf("%s: permanent is %v, want %v: %v", c.name, got, c.want, c.err)
 		}
 	}
 }

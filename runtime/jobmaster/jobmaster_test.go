@@ -3,6 +3,7 @@ package jobmaster_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -350,6 +351,29 @@ func TestSavepointDoesNotEndTheJob(t *testing.T) {
 	}
 	if _, err := storage.ReadMetadata(context.Background(), r.fs, res.Path); err == nil {
 		t.Fatal("the savepoint is still there")
+	}
+}
+
+// A savepoint whose target can never work fails at once, in one line, and checkpoints go on.
+func TestSavepointThatCannotBeWrittenFailsAtOnce(t *testing.T) {
+	r := start(t, &jobtest.World{}, map[string]string{"execution.checkpointing.timeout": "1 h"})
+	r.running()
+	file := filepath.Join(r.dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]string{"file://" + file: "not a directory", "file://" + file + "/below": "not a directory", "hfds://nn/sp": "no file system for this scheme",
+		"file://elsewhere/sp": "names the host"} {
+		_, err := r.trigger(jobmaster.TriggerRequest{Kind: jobmaster.TriggerSavepoint, Directory: target})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("savepoint to %s: %v, want one line with %q", target, err, want)
+		}
+		if res := r.mustTrigger(jobmaster.TriggerRequest{}); res.Err != nil {
+			t.Errorf("checkpoint after it: %v", res.Err)
+		}
+	}
+	if d := r.details(); d.State != scheduler.JobRunning || d.Restarts != 0 {
+		t.Fatalf("the job is %s after %d restarts", d.State, d.Restarts)
 	}
 }
 

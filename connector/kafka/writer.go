@@ -98,7 +98,7 @@ func (e *encoder[T]) produce(cl *kgo.Client, v T, ts int64, done func(*Record, e
 	if s.serialize != nil {
 		var err error
 		if buf, err = s.serialize(buf, v); err != nil {
-			return fmt.Errorf("kafka: encode record for topic %q: %w", s.cfg.topic, err)
+			return fmt.Errorf("kafka: encode record%s for topic %q: %w", at(ts), s.cfg.topic, err)
 		}
 	}
 	n := len(buf)
@@ -120,7 +120,7 @@ func (e *encoder[T]) produce(cl *kgo.Client, v T, ts int64, done func(*Record, e
 	}
 	if s.record != nil {
 		if err := s.record(v, rec); err != nil {
-			return fmt.Errorf("kafka: fill record for topic %q: %w", rec.Topic, err)
+			return fmt.Errorf("kafka: fill record%s for topic %q: %w", at(ts), rec.Topic, err)
 		}
 	}
 	e.m.n++
@@ -134,6 +134,14 @@ func (e *encoder[T]) produce(cl *kgo.Client, v T, ts int64, done func(*Record, e
 	}
 	cl.Produce(ctx, rec, done)
 	return nil
+}
+
+// at names a record's event time, by which its input can be found.
+func at(ts int64) string {
+	if ts == connector.NoTimestamp {
+		return ""
+	}
+	return fmt.Sprintf(" with event time %s (%d ms)", time.UnixMilli(ts).UTC().Format(time.RFC3339Nano), ts)
 }
 
 // take returns a record whose Value has the buffer to use.

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,13 +15,23 @@ import (
 // Tumbling assigns each event time to the one window [start, start+Size) with start = Offset modulo Size.
 type Tumbling struct{ Size, Offset int64 } // milliseconds
 
-// Start is the start of ts's window; right for negative times and offsets. Source: FLINK-26334 for the floor.
-func (t Tumbling) Start(ts int64) int64 {
-	r := (ts - t.Offset) % t.Size
+// Start is the start of ts's window; right for negative times and offsets. Source: FLINK-26334 for the floor. It wraps around for the
+// few times that have no window; see Holds.
+func (t Tumbling) Start(ts int64) int64 { return ts - t.into(ts) }
+
+// into is how far ts is into its window. The differences are taken modulo Size, so that they cannot overflow.
+func (t Tumbling) into(ts int64) int64 {
+	r := (ts%t.Size - t.Offset%t.Size) % t.Size
 	if r < 0 {
 		r += t.Size
 	}
-	return ts - r
+	return r
+}
+
+// Holds reports whether ts's window is one of int64 milliseconds: times within a window of either end of that range may have none.
+func (t Tumbling) Holds(ts int64) bool {
+	r := t.into(ts)
+	return ts >= math.MinInt64+r && ts-r <= math.MaxInt64-t.Size
 }
 
 func (t Tumbling) String() string {
@@ -39,7 +50,8 @@ type WindowFunctions[K comparable, T, A, R any] struct {
 }
 
 // TumblingWindow aggregates per key and tumbling event-time window, in one accumulator per key and window; a window's results are
-// emitted when the watermark passes its end, with the time end-1. Records of windows that were emitted are dropped and counted.
+// emitted when the watermark passes its end, with the time end-1. Records of windows that were emitted are dropped and counted. A record
+// without event time, or with one whose window's bounds overflow, is an error (Flink drops the latter as late).
 //
 // State is kept per window (namespace = window start), so that a window is dropped as a whole and needs no timer per key.
 // Source: Flink WindowOperator with EventTimeTrigger and no allowed lateness.
@@ -98,6 +110,9 @@ func (o *windowOp[K, T, A, R]) Open(context.Context) error {
 func (o *windowOp[K, T, A, R]) Process(v T, m Meta) error {
 	if m.TS == NoTimestamp {
 		return o.Ctx.wrap(fmt.Errorf("record has no event time; give the source a watermark strategy with a timestamp function"))
+	}
+	if !o.win.Holds(m.TS) {
+		return o.Ctx.wrap(fmt.Errorf("record's event time %d ms has no %v window: its bounds are beyond 64-bit milliseconds; leave such records out, or correct their times in the source's timestamp function", m.TS, o.win))
 	}
 	start := o.win.Start(m.TS)
 	if start+o.win.Size-1 <= o.watermark {

@@ -31,6 +31,32 @@ type Total struct {
 	Count    int64     `json:"count"`
 }
 
+// purchases decodes JSON, and takes a purchase without a time, or with one whose window has no bounds in JSON (whose times have the
+// years 0 to 9999), for a value that cannot be decoded: the source knows where such a message is, the window would not.
+type purchases struct {
+	serde.Format[Purchase]
+	least, most int64 // event times, milliseconds
+}
+
+func newPurchases(window time.Duration) purchases {
+	year := func(y int) int64 { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() }
+	return purchases{serde.JSON[Purchase](), year(0) + window.Milliseconds(), year(10_000) - 1 - window.Milliseconds()}
+}
+
+func (f purchases) Deserialize(data []byte) (Purchase, error) {
+	p, err := f.Format.Deserialize(data)
+	if err != nil {
+		return p, err
+	}
+	if p.At.IsZero() {
+		return p, errors.New("the purchase has no occurred_at")
+	}
+	if ms := p.At.UnixMilli(); ms < f.least || ms > f.most {
+		return p, fmt.Errorf("occurred_at %s: its window reaches out of the years 0 to 9999", p.At.Format(time.RFC3339Nano))
+	}
+	return p, nil
+}
+
 // Options are the job's flags.
 type Options struct {
 	Brokers                  string
@@ -51,7 +77,7 @@ func Parse(args []string, usage io.Writer) (Options, error) {
 	f.StringVar(&o.Brokers, "brokers", "localhost:9092", "Kafka bootstrap servers, comma separated")
 	f.StringVar(&o.In, "in", "orders", "topic of purchases")
 	f.StringVar(&o.Out, "out", "order-totals", "topic of totals")
-	f.StringVar(&o.DeadLetter, "dead-letter", "", "topic for values that cannot be decoded; without it they fail the job")
+	f.StringVar(&o.DeadLetter, "dead-letter", "", "topic for values that cannot be decoded or whose time has no window; without it they fail the job")
 	f.StringVar(&o.Group, "group", "order-totals", "consumer group that offsets are committed to")
 	f.StringVar(&o.Guarantee, "guarantee", "exactly-once", "none, at-least-once or exactly-once")
 	f.StringVar(&o.TxnPrefix, "txn-prefix", "order-totals-", "prefix of transactional ids; unique for each job on a Kafka cluster")
@@ -106,7 +132,7 @@ func Build(env *stream.Environment) error {
 	if o.Idle > 0 {
 		watermarks = watermarks.WithIdleness(o.Idle)
 	}
-	env.FromSource(kafka.Source(serde.JSON[Purchase](), in...), watermarks, "orders").UID("orders").
+	env.FromSource(kafka.Source[Purchase](newPurchases(o.Window), in...), watermarks, "orders").UID("orders").
 		KeyBy(func(p Purchase) string { return p.Customer }).
 		Window(stream.TumblingEventTime(o.Window)).
 		Aggregate(totals{}, func(customer string, w stream.TimeWindow, s Spent) Total {

@@ -27,13 +27,13 @@ type writer[T any] struct {
 	counts []*atomic.Int64
 }
 
-func (w *writer[T]) Write(T, int64) error { return w.drop() }
+func (w *writer[T]) Write(T, int64) error { return w.drop(1) }
 
-// WriteRef implements connector.RefWriter.
-func (w *writer[T]) WriteRef(*T, int64) error { return w.drop() }
+// WriteBatch implements connector.BatchWriter.
+func (w *writer[T]) WriteBatch(vs []T, _ []int64) error { return w.drop(len(vs)) }
 
-func (w *writer[T]) drop() error {
-	w.n++
+func (w *writer[T]) drop(n int) error {
+	w.n += int64(n)
 	if w.n >= 1024 {
 		w.publish()
 	}

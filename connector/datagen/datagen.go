@@ -69,27 +69,27 @@ func Source[T any](gen func(n int64) T, opts ...Option) connector.Source[T] {
 	return s
 }
 
-// Fill makes record n by filling v in, without event times: the way for wide records, which are then passed on by reference. v holds an
-// earlier record; fill sets every field.
+// Fill makes record n by filling v in, without event times: the fastest way, since records are made in batches and passed on in place.
+// v holds an earlier record; fill sets every field.
 func Fill[T any](fill func(n int64, v *T), opts ...Option) connector.Source[T] {
 	s := newSource[T](opts)
 	if fill == nil {
 		s.o.errs = append(s.o.errs, errors.New("datagen: source has no function"))
 	}
 	s.emit = func(r *reader[T], a *active[T], n int) error {
-		if a.ref == nil {
-			return each(func(r *reader[T], a *active[T], n int64) error {
-				fill(n, &r.v)
-				return a.out.Collect(r.v, connector.NoTimestamp)
-			})(r, a, n)
+		if r.made == nil {
+			r.made = make([]T, batch)
 		}
-		step := int64(a.step)
-		for range n {
-			fill(a.next, &r.v)
-			a.next += step
-			if err := a.ref.CollectRef(&r.v, connector.NoTimestamp); err != nil {
+		for n > 0 {
+			vs := r.made[:min(n, batch)]
+			for i := range vs {
+				fill(a.next, &vs[i])
+				a.next += int64(a.step)
+			}
+			if err := a.collect(vs); err != nil {
 				return err
 			}
+			n -= len(vs)
 		}
 		return nil
 	}
@@ -261,8 +261,20 @@ func (s *source[T]) Reader(connector.ReaderContext) (connector.Reader[T], error)
 
 type active[T any] struct {
 	split
-	out connector.SplitOutput[T]
-	ref connector.RefOutput[T] // out, when it takes references
+	out   connector.SplitOutput[T]
+	batch connector.BatchOutput[T] // out, when it takes batches
+}
+
+func (a *active[T]) collect(vs []T) error {
+	if a.batch != nil {
+		return a.batch.CollectBatch(vs, nil)
+	}
+	for i := range vs {
+		if err := a.out.Collect(vs[i], connector.NoTimestamp); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type reader[T any] struct {
@@ -276,11 +288,14 @@ type reader[T any] struct {
 	// The rate: emitted records since started, of this reader's share.
 	started time.Time
 	emitted int64
-	v       T // of Fill
+	made    []T // of Fill
 }
 
 // turn is how many records of one split are made before the next split has its turn.
 const turn = 256
+
+// batch is how many records Fill passes on at once: few enough to stay in the first-level cache.
+const batch = 128
 
 func (r *reader[T]) Start(context.Context) error { return nil }
 
@@ -324,7 +339,7 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 		a := &r.splits[r.cur]
 		if a.out == nil {
 			a.out = out.Split(a.id())
-			a.ref, _ = a.out.(connector.RefOutput[T])
+			a.batch, _ = a.out.(connector.BatchOutput[T])
 		}
 		step := int64(a.step)
 		n := min(int64(limit), turn, max(0, (r.count-a.next+step-1)/step))

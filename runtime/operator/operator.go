@@ -41,25 +41,57 @@ type Receiver[T any] interface {
 	Idle(idle bool) error
 }
 
-// RefReceiver is a Receiver that also takes a record by reference. Go copies structs of more than four fields or 32 bytes through memory at
-// each call, which costs more than many an operator does; chains of operators that take references pass one along instead. The record
-// belongs to the receiver during the call (it may change it), and to the caller again afterwards.
-type RefReceiver[T any] interface {
+// BatchReceiver is a Receiver that also takes several records at once, in place. Go copies structs of more than four fields or 32 bytes
+// through memory at each call, which costs more than many an operator does, and a processor does little of one record's work while it
+// waits for another's when each record goes through the whole chain alone; chains of operators that take batches pass one along instead.
+// ts is nil when no record has an event time. Both slices belong to the receiver during the call (it may change them), and to the caller
+// again afterwards. Watermarks and barriers pass between batches, so each operator sees what it would see record by record.
+type BatchReceiver[T any] interface {
 	Receiver[T]
-	ProcessRef(v *T, m Meta) error
+	ProcessBatch(vs []T, ts []int64) error
 }
 
-// byRef returns r as a RefReceiver: itself, or a wrapper that hands on a copy.
-func byRef[T any](r Receiver[T]) RefReceiver[T] {
-	if rr, ok := r.(RefReceiver[T]); ok {
-		return rr
+// inBatches returns r as a BatchReceiver: itself, or a wrapper that hands on the records one by one.
+func inBatches[T any](r Receiver[T]) BatchReceiver[T] {
+	if b, ok := r.(BatchReceiver[T]); ok {
+		return b
 	}
-	return copying[T]{r}
+	return oneByOne[T]{r}
 }
 
-type copying[T any] struct{ Receiver[T] }
+type oneByOne[T any] struct{ Receiver[T] }
 
-func (c copying[T]) ProcessRef(v *T, m Meta) error { return c.Process(*v, m) }
+func (o oneByOne[T]) ProcessBatch(vs []T, ts []int64) error {
+	for i := range vs {
+		if err := o.Process(vs[i], Meta{TS: timeOf(ts, i)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timeOf is the event time of record i of a batch.
+func timeOf(ts []int64, i int) int64 {
+	if ts == nil {
+		return NoTimestamp
+	}
+	return ts[i]
+}
+
+// single is room for a batch of one record that came by value.
+type single[T any] struct {
+	v  [1]T
+	ts [1]int64
+}
+
+func (s *single[T]) batch(v T, m Meta) ([]T, []int64) {
+	s.v[0] = v
+	if m.TS == NoTimestamp {
+		return s.v[:], nil
+	}
+	s.ts[0] = m.TS
+	return s.v[:], s.ts[:]
+}
 
 // Operator is one operator of a running task.
 type Operator interface {
@@ -158,7 +190,7 @@ func (t tee[T]) Idle(idle bool) error {
 // discard is where records go that no operator takes.
 type discard[T any] struct{}
 
-func (discard[T]) Process(T, Meta) error     { return nil }
-func (discard[T]) ProcessRef(*T, Meta) error { return nil }
-func (discard[T]) Watermark(int64) error     { return nil }
-func (discard[T]) Idle(bool) error           { return nil }
+func (discard[T]) Process(T, Meta) error           { return nil }
+func (discard[T]) ProcessBatch([]T, []int64) error { return nil }
+func (discard[T]) Watermark(int64) error           { return nil }
+func (discard[T]) Idle(bool) error                 { return nil }

@@ -36,7 +36,7 @@ type sinkOp[T any] struct {
 	ctx        *Context
 	sink       connector.Sink[T]
 	writer     connector.SinkWriter[T]
-	ref        connector.RefWriter[T] // writer, when it takes references
+	batch      connector.BatchWriter[T] // writer, when it takes batches
 	committing connector.CommittingWriter
 	committer  *commitLoop
 	pending    []committables // prepared, not known to be committed; ascending
@@ -65,7 +65,7 @@ func (o *sinkOp[T]) Open(ctx context.Context) error {
 		return o.ctx.wrap(err)
 	}
 	o.writer = w
-	o.ref, _ = w.(connector.RefWriter[T])
+	o.batch, _ = w.(connector.BatchWriter[T])
 	if o.committer != nil {
 		cw, ok := w.(connector.CommittingWriter)
 		if !ok {
@@ -123,14 +123,16 @@ func (o *sinkOp[T]) Process(v T, m Meta) error {
 	return nil
 }
 
-func (o *sinkOp[T]) ProcessRef(v *T, m Meta) error {
-	if o.ref == nil {
-		return o.Process(*v, m)
-	}
+func (o *sinkOp[T]) ProcessBatch(vs []T, ts []int64) error {
 	o.ctx.Enter()
-	o.records++
-	if err := o.ref.WriteRef(v, m.TS); err != nil {
-		return o.ctx.wrap(err)
+	o.records += int64(len(vs))
+	if o.batch != nil {
+		return o.ctx.wrap(o.batch.WriteBatch(vs, ts))
+	}
+	for i := range vs {
+		if err := o.writer.Write(vs[i], timeOf(ts, i)); err != nil {
+			return o.ctx.wrap(err)
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,7 @@ func Source[T any](src connector.Source[T], wm Watermarks[T]) Factory {
 		if err != nil {
 			return nil, err
 		}
-		o := &sourceOp[T]{ctx: ctx, src: src, wm: wm, out: r, ref: byRef(r), emitted: MinWatermark, splits: map[string]*splitOutput[T]{}}
+		o := &sourceOp[T]{ctx: ctx, src: src, wm: wm, out: r, batch: inBatches(r), emitted: MinWatermark, splits: map[string]*splitOutput[T]{}}
 		o.published.Store(MinWatermark)
 		return o, nil
 	})
@@ -68,8 +69,9 @@ type sourceOp[T any] struct {
 	reader    connector.Reader[T]
 	wm        Watermarks[T]
 	out       Receiver[T]
-	ref       RefReceiver[T]  // out, for records that come by reference
-	main      *splitOutput[T] // records of no split
+	batch     BatchReceiver[T] // out, for records that come in batches
+	extracted []int64          // room for the event times of a batch
+	main      *splitOutput[T]  // records of no split
 	splits    map[string]*splitOutput[T]
 	records   int64
 	emitted   int64
@@ -229,21 +231,40 @@ func (s *splitOutput[T]) Collect(v T, ts int64) error {
 	return o.out.Process(v, Meta{TS: ts})
 }
 
-// CollectRef implements connector.RefOutput.
-func (s *splitOutput[T]) CollectRef(v *T, ts int64) error {
+// CollectBatch implements connector.BatchOutput.
+func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 	o := s.o
 	if o.wm.Time != nil {
-		ts = o.wm.Time(*v, ts)
+		ts = o.times(vs, ts)
 	}
-	s.max = max(s.max, ts)
-	s.count++
-	o.records++
+	for _, t := range ts {
+		s.max = max(s.max, t)
+	}
+	s.count += int64(len(vs))
+	o.records += int64(len(vs))
 	if o.idle {
 		if err := o.wake(); err != nil {
 			return err
 		}
 	}
-	return o.ref.ProcessRef(v, Meta{TS: ts})
+	return o.batch.ProcessBatch(vs, ts)
+}
+
+// times extracts the event times of a batch, into ts when there is one.
+func (o *sourceOp[T]) times(vs []T, ts []int64) []int64 {
+	own := ts != nil
+	if !own {
+		o.extracted = slices.Grow(o.extracted[:0], len(vs))
+		ts = o.extracted[:len(vs)]
+	}
+	for i := range vs {
+		t := NoTimestamp
+		if own {
+			t = ts[i]
+		}
+		ts[i] = o.wm.Time(vs[i], t)
+	}
+	return ts
 }
 
 // wake ends the stream's idleness.

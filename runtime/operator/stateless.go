@@ -135,56 +135,69 @@ func (o *flatMapOp[T, R]) Process(v T, m Meta) error {
 func Update[T any](fn func(*T)) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
 		p, err := newPass[T](ctx, out)
-		return &updateOp[T]{pass: p, next: byRef(p.out), fn: fn}, err
+		return &updateOp[T]{pass: p, next: inBatches(p.out), fn: fn}, err
 	})
 }
 
 type updateOp[T any] struct {
 	pass[T]
-	next RefReceiver[T]
+	next BatchReceiver[T]
 	fn   func(*T)
-	v    T // the record, when it came by value
+	one  single[T]
 }
 
 func (o *updateOp[T]) Input(int) any { return Receiver[T](o) }
 
-func (o *updateOp[T]) Process(v T, m Meta) error {
-	o.v = v
-	return o.ProcessRef(&o.v, m)
-}
+func (o *updateOp[T]) Process(v T, m Meta) error { return o.ProcessBatch(o.one.batch(v, m)) }
 
-func (o *updateOp[T]) ProcessRef(v *T, m Meta) error {
+func (o *updateOp[T]) ProcessBatch(vs []T, ts []int64) error {
 	o.ctx.Enter()
-	o.fn(v)
-	return o.next.ProcessRef(v, m)
+	for i := range vs {
+		o.fn(&vs[i])
+	}
+	return o.next.ProcessBatch(vs, ts)
 }
 
 // FilterRef keeps the records for which fn is true; fn looks at the record in place.
 func FilterRef[T any](fn func(*T) bool) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
 		p, err := newPass[T](ctx, out)
-		return &filterRefOp[T]{pass: p, next: byRef(p.out), fn: fn}, err
+		return &filterRefOp[T]{pass: p, next: inBatches(p.out), fn: fn}, err
 	})
 }
 
 type filterRefOp[T any] struct {
 	pass[T]
-	next RefReceiver[T]
+	next BatchReceiver[T]
 	fn   func(*T) bool
-	v    T // the record, when it came by value
+	one  single[T]
 }
 
 func (o *filterRefOp[T]) Input(int) any { return Receiver[T](o) }
 
-func (o *filterRefOp[T]) Process(v T, m Meta) error {
-	o.v = v
-	return o.ProcessRef(&o.v, m)
-}
+func (o *filterRefOp[T]) Process(v T, m Meta) error { return o.ProcessBatch(o.one.batch(v, m)) }
 
-func (o *filterRefOp[T]) ProcessRef(v *T, m Meta) error {
+// ProcessBatch moves the kept records together. It moves the others too, to be overwritten: a branch that the processor cannot foresee
+// costs more than the copy.
+func (o *filterRefOp[T]) ProcessBatch(vs []T, ts []int64) error {
 	o.ctx.Enter()
-	if !o.fn(v) {
+	kept := 0
+	for i := range vs {
+		n := 0
+		if o.fn(&vs[i]) {
+			n = 1
+		}
+		vs[kept] = vs[i]
+		if ts != nil {
+			ts[kept] = ts[i]
+		}
+		kept += n
+	}
+	if kept == 0 {
 		return nil
 	}
-	return o.next.ProcessRef(v, m)
+	if ts != nil {
+		ts = ts[:kept]
+	}
+	return o.next.ProcessBatch(vs[:kept], ts)
 }

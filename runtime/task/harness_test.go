@@ -31,8 +31,10 @@ type event struct {
 }
 
 // numbers is a bounded source of n events, split over the subtasks by i, i+p, i+2p, ….
+// With batch they come several at a time.
 type numbers struct {
 	n, keys int64
+	batch   bool
 }
 
 func (s numbers) Boundedness() connector.Boundedness { return connector.Bounded }
@@ -47,6 +49,20 @@ type numbersReader struct {
 	numbers
 	next, step int64
 	out        connector.SplitOutput[event]
+	made       []event
+}
+
+func (s numbers) event(i int64) event { return event{Key: i % s.keys, Value: i, Time: i / 100} }
+
+func (r *numbersReader) pollBatch(max int) (connector.Status, error) {
+	r.made = r.made[:0]
+	for ; len(r.made) < min(max, 128) && r.next < r.n; r.next += r.step {
+		r.made = append(r.made, r.event(r.next))
+	}
+	if len(r.made) == 0 {
+		return connector.EndOfInput, nil
+	}
+	return connector.MoreAvailable, r.out.(connector.BatchOutput[event]).CollectBatch(r.made, nil)
 }
 
 func (r *numbersReader) Start(context.Context) error                     { return nil }
@@ -61,13 +77,16 @@ func (r *numbersReader) Poll(out connector.Output[event], max int) (connector.St
 	if r.out == nil {
 		r.out = out.Split("n")
 	}
+	if r.batch {
+		return r.pollBatch(max)
+	}
 	for range max {
 		if r.next >= r.n {
 			return connector.EndOfInput, nil
 		}
 		i := r.next
 		r.next += r.step
-		if err := r.out.Collect(event{Key: i % r.keys, Value: i, Time: i / 100}, i/100); err != nil {
+		if err := r.out.Collect(r.event(i), i/100); err != nil {
 			return connector.MoreAvailable, err
 		}
 	}
@@ -93,6 +112,13 @@ type counterWriter struct {
 func (w *counterWriter) Write(v event, _ int64) error {
 	w.n++
 	w.sum += v.Value
+	return nil
+}
+func (w *counterWriter) WriteBatch(vs []event, _ []int64) error {
+	for i := range vs {
+		w.n++
+		w.sum += vs[i].Value
+	}
 	return nil
 }
 func (w *counterWriter) Flush(_ context.Context, end bool) error {
@@ -203,16 +229,20 @@ func typeOf[T any](t testing.TB) operator.Type {
 	return typ
 }
 
-func chainGraph(t testing.TB, n int64, c *counter) *graph.StreamGraph {
+func chainGraph(t testing.TB, n int64, batch bool, c *counter) *graph.StreamGraph {
 	typ := typeOf[event](t)
-	src := &graph.Node{Kind: "source", Name: "source", Source: true, Bounded: true, Impl: operator.Source(numbers{n, 1000}, operator.Watermarks[event]{}), OutImpl: typ}
+	src := &graph.Node{Kind: "source", Name: "source", Source: true, Bounded: true, Impl: operator.Source(numbers{n, 1000, batch}, operator.Watermarks[event]{}), OutImpl: typ}
 	m := &graph.Node{Kind: "map", Name: "map", In: []graph.Edge{{From: src}}, OutImpl: typ, Impl: operator.Map(func(e event) event { e.Value++; return e })}
 	f := &graph.Node{Kind: "filter", Name: "filter", In: []graph.Edge{{From: m}}, OutImpl: typ, Impl: operator.Filter(func(e event) bool { return e.Value%10 != 0 })}
+	if batch {
+		m.Impl = operator.Update(func(e *event) { e.Value++ })
+		f.Impl = operator.FilterRef(func(e *event) bool { return e.Value%10 != 0 })
+	}
 	s := &graph.Node{Kind: "sink", Name: "sink", In: []graph.Edge{{From: f}}, Impl: operator.Sink[event](c)}
 	return &graph.StreamGraph{Name: "chain", Nodes: []*graph.Node{src, m, f, s}}
 }
 
-func windowGraph(t testing.TB, n, keys int64, c *counter) *graph.StreamGraph {
+func windowGraph(t testing.TB, n, keys int64, batch bool, c *counter) *graph.StreamGraph {
 	typ := typeOf[event](t)
 	key, err := serde.For[int64]()
 	if err != nil {
@@ -220,7 +250,7 @@ func windowGraph(t testing.TB, n, keys int64, c *counter) *graph.StreamGraph {
 	}
 	sel := operator.KeySelector[int64, event]{Fn: func(e event) int64 { return e.Key }, Codec: key}
 	src := &graph.Node{Kind: "source", Name: "source", Source: true, Bounded: true, OutImpl: typ,
-		Impl: operator.Source(numbers{n, keys}, operator.Watermarks[event]{Enabled: true, Time: func(e event, _ int64) int64 { return e.Time }})}
+		Impl: operator.Source(numbers{n, keys, batch}, operator.Watermarks[event]{Enabled: true, Time: func(e event, _ int64) int64 { return e.Time }})}
 	w := &graph.Node{Kind: "window", Name: "window", Keyed: true, Stateful: true, In: []graph.Edge{{From: src, Partitioner: graph.Hash, Keyer: sel}}, OutImpl: typ,
 		Impl: operator.TumblingWindow(sel, operator.Tumbling{Size: 1000}, operator.WindowFunctions[int64, event, int64, event]{
 			Add: func(a *int64, _ event, _ bool) { *a++ },
@@ -233,35 +263,48 @@ func windowGraph(t testing.TB, n, keys int64, c *counter) *graph.StreamGraph {
 	return &graph.StreamGraph{Name: "window", Nodes: []*graph.Node{src, w, s}}
 }
 
-func TestChainProcessesEveryRecordOnce(t *testing.T) {
-	c := &counter{}
-	if f := runJob(t, chainGraph(t, 100_000, c), config.Configuration{}); len(f) > 0 {
-		t.Fatal(f)
-	}
-	if c.n != 90_000 {
-		t.Fatalf("got %d records, want 90000", c.n)
-	}
-}
+// ways are the two ways records come from a source and through a chain.
+var ways = map[string]bool{"records": false, "batches": true}
 
-func TestWindowCountsEveryRecordOnceAtEachParallelism(t *testing.T) {
-	for _, p := range []int{1, 2, 3} {
-		t.Run(fmt.Sprint(p), func(t *testing.T) {
+func TestChainProcessesEveryRecordOnce(t *testing.T) {
+	for way, batch := range ways {
+		t.Run(way, func(t *testing.T) {
 			c := &counter{}
-			conf := config.Configuration{"parallelism.default": fmt.Sprint(p)}
-			if f := runJob(t, windowGraph(t, 300_000, 100, c), conf); len(f) > 0 {
+			if f := runJob(t, chainGraph(t, 100_000, batch, c), config.Configuration{}); len(f) > 0 {
 				t.Fatal(f)
 			}
-			if c.sum != 300_000 {
-				t.Fatalf("windows count %d records, want 300000", c.sum)
+			if c.n != 90_000 {
+				t.Fatalf("got %d records, want 90000", c.n)
 			}
 		})
 	}
 }
 
+func TestWindowCountsEveryRecordOnceAtEachParallelism(t *testing.T) {
+	for _, p := range []int{1, 2, 3} {
+		for way, batch := range ways {
+			t.Run(fmt.Sprint(p, way), func(t *testing.T) {
+				c := &counter{}
+				conf := config.Configuration{"parallelism.default": fmt.Sprint(p)}
+				if f := runJob(t, windowGraph(t, 300_000, 100, batch, c), conf); len(f) > 0 {
+					t.Fatal(f)
+				}
+				if c.sum != 300_000 {
+					t.Fatalf("windows count %d records, want 300000", c.sum)
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkChain is generator -> map -> filter -> discard, one record per operation.
 func BenchmarkChain(b *testing.B) {
-	b.ReportAllocs()
-	runJob(b, chainGraph(b, int64(b.N), &counter{}), config.Configuration{})
+	for way, batch := range ways {
+		b.Run(way, func(b *testing.B) {
+			b.ReportAllocs()
+			runJob(b, chainGraph(b, int64(b.N), batch, &counter{}), config.Configuration{})
+		})
+	}
 }
 
 // BenchmarkWindow is generator -> hash exchange -> tumbling count, one record per operation, on each state backend.
@@ -270,7 +313,7 @@ func BenchmarkWindow(b *testing.B) {
 		b.Run(backend, func(b *testing.B) {
 			b.ReportAllocs()
 			conf := config.Configuration{"parallelism.default": "2", "state.backend.type": backend}
-			if f := runJob(b, windowGraph(b, int64(b.N), 10_000, &counter{}), conf); len(f) > 0 {
+			if f := runJob(b, windowGraph(b, int64(b.N), 10_000, true, &counter{}), conf); len(f) > 0 {
 				b.Fatal(f)
 			}
 		})

@@ -1,0 +1,161 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"pgregory.net/rapid"
+
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector"
+)
+
+// scripted is a source whose reader emits what a test says, each step as one batch or record by record.
+type scripted struct {
+	batches [][]element[int64]
+	asBatch []bool
+}
+
+func (s *scripted) Boundedness() connector.Boundedness { return connector.Bounded }
+func (s *scripted) Enumerator(connector.EnumeratorContext, []byte) (connector.Enumerator, error) {
+	return nil, nil
+}
+func (s *scripted) Reader(connector.ReaderContext) (connector.Reader[int64], error) { return s, nil }
+func (s *scripted) Start(context.Context) error                                     { return nil }
+func (s *scripted) AddSplits([]connector.Split) error                               { return nil }
+func (s *scripted) NoMoreSplits()                                                   {}
+func (s *scripted) Available() <-chan struct{}                                      { return nil }
+func (s *scripted) Snapshot(int64) ([]connector.Split, error)                       { return nil, nil }
+func (s *scripted) CheckpointComplete(context.Context, int64) error                 { return nil }
+func (s *scripted) CheckpointAborted(int64)                                         {}
+func (s *scripted) Close() error                                                    { return nil }
+
+func (s *scripted) Poll(out connector.Output[int64], _ int) (connector.Status, error) {
+	if len(s.batches) == 0 {
+		return connector.EndOfInput, nil
+	}
+	es, batch := s.batches[0], s.asBatch[0]
+	s.batches, s.asBatch = s.batches[1:], s.asBatch[1:]
+	split := out.Split("s")
+	if !batch {
+		for _, e := range es {
+			if err := split.Collect(e.v, e.ts); err != nil {
+				return 0, err
+			}
+		}
+		return connector.MoreAvailable, nil
+	}
+	var vs, ts []int64
+	timed := false
+	for _, e := range es {
+		vs, ts = append(vs, e.v), append(ts, e.ts)
+		timed = timed || e.ts != NoTimestamp
+	}
+	if !timed {
+		ts = nil
+	}
+	return connector.MoreAvailable, split.(connector.BatchOutput[int64]).CollectBatch(vs, ts)
+}
+
+// batchWriter is a sink's writer that takes both.
+type batchWriter struct {
+	sink[int64]
+	batches int
+}
+
+func (w *batchWriter) Write(v, ts int64) error { return w.Process(v, Meta{TS: ts}) }
+func (w *batchWriter) WriteBatch(vs, ts []int64) error {
+	w.batches++
+	return oneByOne[int64]{&w.sink}.ProcessBatch(vs, ts)
+}
+func (w *batchWriter) Flush(context.Context, bool) error   { return nil }
+func (w *batchWriter) Snapshot(int64) ([][]byte, error)    { return nil, nil }
+func (w *batchWriter) Close() error                        { return nil }
+func (w *batchWriter) writer() connector.SinkWriter[int64] { return w }
+func (w *batchWriter) onlyRecords() connector.SinkWriter[int64] {
+	return struct{ connector.SinkWriter[int64] }{w}
+}
+
+type writerSink struct{ w connector.SinkWriter[int64] }
+
+func (s writerSink) Writer(connector.SinkContext, [][]byte) (connector.SinkWriter[int64], error) {
+	return s.w, nil
+}
+
+// TestBatchesEqualRecords: however the records of a source are batched, and whether the operators and the sink take batches or not, each
+// sees the same records with the same times in the same order, and the source emits the same watermark.
+func TestBatchesEqualRecords(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		src := &scripted{}
+		var want []element[int64]
+		extract := rapid.Bool().Draw(rt, "times from the records")
+		wm := Watermarks[int64]{}
+		if extract {
+			wm.Time = func(v, ts int64) int64 { return v*10 + ts%7 }
+		}
+		latest := MinWatermark
+		for range rapid.IntRange(0, 12).Draw(rt, "batches") {
+			var es []element[int64]
+			timed := rapid.Bool().Draw(rt, "timed")
+			for range rapid.IntRange(0, 9).Draw(rt, "records") {
+				e := element[int64]{v: rapid.Int64Range(0, 50).Draw(rt, "v"), ts: NoTimestamp}
+				if timed && rapid.Bool().Draw(rt, "with time") {
+					e.ts = rapid.Int64Range(0, 100).Draw(rt, "ts")
+				}
+				es = append(es, e)
+				if extract {
+					e.ts = wm.Time(e.v, e.ts)
+				}
+				latest = max(latest, e.ts)
+				if e.v++; e.v%3 != 0 { // what the chain below does
+					e.v *= 2
+					want = append(want, e)
+				}
+			}
+			src.batches = append(src.batches, es)
+			src.asBatch = append(src.asBatch, rapid.Bool().Draw(rt, "as batch"))
+		}
+		w := &batchWriter{}
+		writer := w.writer()
+		if rapid.Bool().Draw(rt, "sink of records") {
+			writer = w.onlyRecords()
+		}
+		ops := []Factory{Source(src, wm), Update(func(v *int64) { *v++ }), FilterRef(func(v *int64) bool { return *v%3 != 0 }),
+			Update(func(v *int64) { *v *= 2 }), Sink[int64](writerSink{writer})}
+		if rapid.Bool().Draw(rt, "records in between") {
+			ops[2] = Filter(func(v int64) bool { return v%3 != 0 })
+		}
+		var made []Operator
+		var out any
+		for i := len(ops) - 1; i >= 0; i-- {
+			ctx := &Context{Services: &services{}, Name: "op", Parallelism: 1, MaxParallelism: 128, Config: config.Configuration{}, Logger: zerolog.Nop(),
+				Metrics: noMetrics{}, Mark: &Marker{}, Index: i}
+			op, err := ops[i].New(ctx, out)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if err := op.Open(context.Background()); err != nil {
+				rt.Fatal(err)
+			}
+			made, out = append(made, op), op.Input(0)
+		}
+		head := made[len(made)-1].(SourceHead)
+		for {
+			st, err := head.Poll(100)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if st == connector.EndOfInput {
+				break
+			}
+		}
+		if !slices.Equal(w.got, want) {
+			rt.Fatalf("the sink got %v, want %v", w.got, want)
+		}
+		if got := head.(*sourceOp[int64]).splits["s"]; got != nil && got.max != latest {
+			rt.Fatalf("highest event time %d, want %d", got.max, latest)
+		}
+	})
+}

@@ -345,6 +345,49 @@ func TestSilentTaskManagerIsDropped(t *testing.T) {
 	r.until("loss", func() bool { return job.heard("no heartbeat") })
 }
 
+// A hung TaskManager costs heartbeat.timeout once: its container is given back, and so replaced, with the same look at the clock that
+// drops it. Without that the driver would count the container as living until a second time-out.
+func TestSilentTaskManagerIsReplacedAtOnce(t *testing.T) {
+	r := start(t, 1, map[string]string{"heartbeat.timeout": "200 ms"})
+	job := &ear{}
+	r.m.RegisterJob("j", job)
+	r.m.Declare("j", 1)
+	r.d.events.WorkerStarted("c1", resourcemanager.WorkerSpec{}, "nm1")
+	link, _ := r.tm("c1", 1)
+	r.until("loss", func() bool { return job.heard("no heartbeat") })
+	r.m.TaskManagers() // takes the lock: the look at the clock is over
+	if !slices.Contains(r.d.releases(), "c1") {
+		t.Error("the container of the hung TaskManager is still waited for")
+	}
+	// It wakes up and tries to come back: its place is taken.
+	for {
+		if _, err := link.Recv(); err != nil {
+			break
+		}
+	}
+	if _, down := r.tm("c1", 1); !down.GetRefused().GetFinal() {
+		t.Errorf("answer %v, want a final refusal", down)
+	}
+}
+
+// After a cut link the TaskManager may come back until heartbeat.timeout after its last word.
+func TestTaskManagerComesBackAfterACutLink(t *testing.T) {
+	r := start(t, 1, nil)
+	job := &ear{}
+	r.m.RegisterJob("j", job)
+	r.m.Declare("j", 1)
+	r.d.events.WorkerStarted("c1", resourcemanager.WorkerSpec{}, "nm1")
+	link, _ := r.tm("c1", 1)
+	link.Close(errors.New("cut"))
+	r.until("loss", func() bool { return job.heard("lost c1") })
+	if _, down := r.tm("c1", 1); down.GetRegistered() == nil {
+		t.Errorf("answer %v, want a registration", down)
+	}
+	if got := r.d.releases(); len(got) != 0 {
+		t.Errorf("released %v", got)
+	}
+}
+
 func TestMessagesGoToTheirJob(t *testing.T) {
 	r := start(t, 1, nil)
 	job := &ear{}

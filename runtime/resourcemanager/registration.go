@@ -137,8 +137,8 @@ func (m *Manager) dropLocked(t *taskManager, reason string) {
 	delete(m.tms, t.info.ID)
 	m.log.Info().Str("container_id", t.info.ID).Str("reason", reason).Msg("TaskManager gone")
 	if id := WorkerID(t.info.ID); m.known[id] && !t.leaving && !m.closed {
-		// The container may live on (a cut link): it may come back, but not for ever.
-		m.starting[id] = time.Now().Add(m.timeout)
+		// The container may live on (a cut link): it may come back, until heartbeat.timeout after its last word, and no longer.
+		m.starting[id] = t.heard.Add(m.timeout)
 	}
 	for _, id := range m.jobOrder {
 		n := 0

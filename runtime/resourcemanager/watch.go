@@ -69,25 +69,29 @@ func (m *Manager) Fatal(err error) {
 
 // tick sends heartbeats, and acts on what did not happen in time.
 func (m *Manager) tick() {
-	period := min(m.interval, time.Second)
-	t := time.NewTicker(max(period, 10*time.Millisecond))
+	t := time.NewTimer(m.period())
 	defer t.Stop()
 	for {
 		select {
 		case now := <-t.C:
-			m.onTick(now)
+			t.Reset(m.onTick(now))
 		case <-m.stop:
 			return
 		}
 	}
 }
 
-func (m *Manager) onTick(now time.Time) {
+const shortestPeriod = 10 * time.Millisecond
+
+func (m *Manager) period() time.Duration { return max(min(m.interval, time.Second), shortestPeriod) }
+
+// onTick returns how long until the next one: the period, or less when a time-out is due before.
+func (m *Manager) onTick(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	idle := config.TaskManagerTimeout.Value(m.opts.Config)
 	for _, t := range m.ordered() {
-		if silent := now.Sub(t.heard); silent > m.timeout {
+		if silent := now.Sub(t.heard); silent >= m.timeout {
 			reason := fmt.Sprintf("no heartbeat for %s (heartbeat.timeout)", silent.Round(time.Millisecond))
 			m.dropLocked(t, reason)
 			t.link.Close(errors.New("resourcemanager: " + reason))
@@ -101,13 +105,18 @@ func (m *Manager) onTick(now time.Time) {
 		_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Heartbeat{Heartbeat: &pb.Heartbeat{TimeMs: now.UnixMilli()}}}) // a broken link shows at Recv
 	}
 	for id, until := range m.starting {
-		if now.After(until) {
-			m.log.Warn().Str("container_id", string(id)).Msg("worker did not register in time; it is replaced")
+		if !now.Before(until) {
+			m.log.Warn().Str("container_id", string(id)).Msg("worker did not register in time, or was silent for too long; it is replaced")
 			delete(m.starting, id)
 			m.released[id] = true
 			m.opts.Driver.ReleaseWorker(id)
 		}
 	}
+	next := m.period()
+	for _, t := range m.tms {
+		next = min(next, t.heard.Add(m.timeout).Sub(now))
+	}
+	return max(next, shortestPeriod)
 }
 
 // giveBack releases an idle TaskManager.

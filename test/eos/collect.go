@@ -21,6 +21,7 @@ type CollectOptions struct {
 	Spec        Spec
 	Input       string // topic
 	Output      string // topic
+	DeadLetter  string // topic; empty: none
 	Prefix      string // of the transactional ids; empty: checks 5 and 6 do without the ids
 	Parallelism int
 	Pool        int // transactional ids per subtask, 3 when 0
@@ -87,6 +88,16 @@ func (c Cluster) Collect(ctx context.Context, o CollectOptions) (*History, error
 	if err := c.scan(ctx, o.Output, false, func(r *kgo.Record) { h.Add(logEvent(r)) }); err != nil {
 		return h, err
 	}
+	if o.DeadLetter != "" {
+		var bad error
+		if err := c.scan(ctx, o.DeadLetter, false, func(r *kgo.Record) {
+			e, err := deadEvent(r)
+			h.Add(e)
+			bad = errors.Join(bad, err)
+		}); err != nil || bad != nil {
+			return h, errors.Join(err, bad)
+		}
+	}
 	if o.Console != nil {
 		evs, err := ReadConsole(o.Console)
 		h.Add(evs...)
@@ -97,6 +108,24 @@ func (c Cluster) Collect(ctx context.Context, o CollectOptions) (*History, error
 			h.Add(Event{Kind: KindOut, Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Value: string(r.Value)})
 		}
 	})
+}
+
+// deadEvent reads the headers "partition" and "offset" of a dead letter.
+func deadEvent(r *kgo.Record) (Event, error) {
+	e := Event{Kind: KindDead, Partition: -1, Offset: -1, Key: string(r.Key), Value: string(r.Value)}
+	for _, h := range r.Headers {
+		v, err := strconv.ParseInt(string(h.Value), 10, 64)
+		switch {
+		case h.Key != "partition" && h.Key != "offset":
+		case err != nil:
+			return e, fmt.Errorf("eos: dead letter at partition %d offset %d: header %s is %q", r.Partition, r.Offset, h.Key, h.Value)
+		case h.Key == "partition":
+			e.Partition = int32(v)
+		default:
+			e.Offset = v
+		}
+	}
+	return e, nil
 }
 
 func logEvent(r *kgo.Record) Event {

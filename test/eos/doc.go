@@ -15,7 +15,7 @@
 //	6 transactional ids in use are at most parallelism times pool
 //	7 committed group offsets never run ahead of the last completed checkpoint
 //	8 after stops and restores the union of all output holds 1 to 4
-//	9 per operator, in = out + late + filtered
+//	9 per operator, in = out + late + filtered; over the whole job, each record is in a result, late, a dead letter or in an open window
 //	10 each transaction ended the same way in all of its partitions, and readers with read_committed see exactly the committed ones
 //
 // A check whose evidence is not in the history is reported as not checked, never as passed.

@@ -28,11 +28,11 @@ func good(t *testing.T, brokers []string, name string) *eos.History {
 	spec.Step = 100 * time.Millisecond
 	spec.MalformedEvery = 1000
 	spec.Customers = 20
-	in, out := "in-"+name, "out-"+name
+	in, out, dead := "in-"+name, "out-"+name, "dead-"+name
 	if err := c.CreateTopics(ctx, 4, in); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.CreateTopics(ctx, 3, out); err != nil {
+	if err := c.CreateTopics(ctx, 3, out, dead); err != nil {
 		t.Fatal(err)
 	}
 	w, err := c.Watch(ctx, out, in, "")
@@ -51,7 +51,10 @@ func good(t *testing.T, brokers []string, name string) *eos.History {
 	if err := c.WriteResults(ctx, out, name+"-0-0", spec, 3, 17); err != nil {
 		t.Fatal(err)
 	}
-	h, err := c.Collect(ctx, eos.CollectOptions{Spec: spec, Input: in, Output: out, Prefix: name + "-", Parallelism: 1, Pool: 2})
+	if err := c.WriteDeadLetters(ctx, dead, spec); err != nil {
+		t.Fatal(err)
+	}
+	h, err := c.Collect(ctx, eos.CollectOptions{Spec: spec, Input: in, Output: out, DeadLetter: dead, Prefix: name + "-", Parallelism: 1, Pool: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +66,21 @@ func good(t *testing.T, brokers []string, name string) *eos.History {
 		t.Fatal(err)
 	}
 	h.Add(live...)
-	h.Add(eos.Event{Kind: eos.KindCheckpoint, At: time.Now().UTC(), Checkpoint: 3, Offsets: map[int32]int64{0: 700, 1: 700}})
-	h.Add(eos.Event{Kind: eos.KindGroup, At: time.Now().UTC(), Partition: 0, Offset: 700})
-	h.Add(eos.Event{Kind: eos.KindOperator, ID: "windows", In: 10, Out: 8, Late: 1, Filtered: 1})
+	// Three checkpoints, the offsets of the first two committed after each; and the counts of a job that was restored from the first.
+	at := time.Now().UTC()
+	for i, o := range []int64{300, 500, 700} {
+		cp := eos.Event{Kind: eos.KindCheckpoint, At: at.Add(time.Duration(2*i) * time.Second), Checkpoint: int64(i + 1), Offsets: map[int32]int64{}}
+		for p := range int32(4) {
+			cp.Offsets[p] = o + int64(p)
+			if i < 2 {
+				h.Add(eos.Event{Kind: eos.KindGroup, At: cp.At.Add(time.Second), Partition: p, Offset: o + int64(p)})
+			}
+		}
+		h.Add(cp)
+	}
+	all := int64(len(h.Of(eos.KindIn)))
+	h.Add(eos.Event{Kind: eos.KindOperator, ID: "orders", In: all - 1206, Out: all - 1208, Filtered: 2})
+	h.Add(eos.Event{Kind: eos.KindOperator, ID: "orders to windows", In: all - 1208, Out: all - 1208})
 	return h
 }
 
@@ -178,5 +193,32 @@ func TestNoEvidenceIsNoPass(t *testing.T) {
 	h.Add(eos.Event{Kind: eos.KindSpec, Spec: &spec})
 	if v := eos.Judge(h); v.OK {
 		t.Fatal("a history without output passes")
+	}
+}
+
+// A check is only called done when its own evidence is there, not something weaker.
+func TestCheckWithoutItsEvidenceIsNotDone(t *testing.T) {
+	f, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := good(t, f.ListenAddrs(), "z")
+	for check, kinds := range map[int][]eos.Kind{
+		4: {eos.KindLive}, 6: {eos.KindTxn}, 7: {eos.KindCheckpoint, eos.KindGroup}, 9: {eos.KindOperator}, 10: {eos.KindRaw},
+	} {
+		for _, k := range kinds {
+			less := &eos.History{}
+			for _, e := range h.Events {
+				if e.Kind != k && (k != eos.KindRaw || e.Kind != eos.KindMarker) {
+					less.Add(e)
+				}
+			}
+			for _, c := range eos.Judge(less).Checks {
+				if c.Number == check && c.Checked {
+					t.Errorf("check %d (%s) was done without %q", c.Number, c.Name, k)
+				}
+			}
+		}
 	}
 }

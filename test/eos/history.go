@@ -22,9 +22,10 @@ const (
 	KindMarker     Kind = "marker"     // a control record of the output topic's log
 	KindEnd        Kind = "end"        // a partition of the output topic at the end: high watermark, last stable offset
 	KindTxn        Kind = "txn"        // a transactional id at the end
+	KindDead       Kind = "dead"       // a dead letter; partition and offset are those of the input record that it is about
 	KindGroup      Kind = "group"      // a committed group offset, at a time
-	KindCheckpoint Kind = "checkpoint" // a completed checkpoint with the input's offsets
-	KindOperator   Kind = "operator"   // an operator's counts at the end
+	KindCheckpoint Kind = "checkpoint" // a completed checkpoint with the input's offsets; At is not after its completion was told to anyone
+	KindOperator   Kind = "operator"   // an operator's counts, or those of the way between two (then In was sent and Out arrived)
 	KindFault      Kind = "fault"      // something that was done to the job; for the reader of the history
 	KindNote       Kind = "note"
 )

@@ -339,40 +339,6 @@ func (j *judge) ids() {
 	j.add(c)
 }
 
-// group does check 7.
-func (j *judge) group() {
-	c := Check{Number: 7, Name: "group offsets never ahead of the last completed checkpoint"}
-	end := map[int32]int64{}
-	for i := range j.h.Events {
-		if e := &j.h.Events[i]; e.Kind == KindIn {
-			end[e.Partition] = max(end[e.Partition], e.Offset+1)
-		}
-	}
-	cps := j.h.Of(KindCheckpoint)
-	if len(cps) == 0 {
-		c.Note = "no checkpoints in the history: compared with the end of the input only"
-	}
-	for _, g := range j.h.Of(KindGroup) {
-		c.Checked = true
-		if e, ok := end[g.Partition]; ok && g.Offset > e+1 { // a transaction marker may follow the last record
-			c.fault("partition %d: committed %d, the input ends at %d", g.Partition, g.Offset, e)
-		}
-		if len(cps) == 0 {
-			continue
-		}
-		most, by := int64(-1), int64(0)
-		for _, cp := range cps {
-			if o, ok := cp.Offsets[g.Partition]; ok && !cp.At.After(g.At) && o > most {
-				most, by = o, cp.Checkpoint
-			}
-		}
-		if g.Offset > most {
-			c.fault("partition %d at %s: committed %d, the last completed checkpoint (%d) has %d", g.Partition, g.At.Format(time.RFC3339Nano), g.Offset, by, most)
-		}
-	}
-	j.add(c)
-}
-
 // restores does check 8: the results are those of all attempts together, so it fails with any of 1 to 4.
 func (j *judge) restores() {
 	faults := len(j.h.Of(KindFault))
@@ -380,18 +346,6 @@ func (j *judge) restores() {
 	for _, o := range j.v.Checks {
 		if o.Number >= 1 && o.Number <= 4 && o.Faults > 0 {
 			c.fault("check %d failed", o.Number)
-		}
-	}
-	j.add(c)
-}
-
-// operators does check 9.
-func (j *judge) operators() {
-	c := Check{Number: 9, Name: "in = out + late + filtered"}
-	for _, e := range j.h.Of(KindOperator) {
-		c.Checked = true
-		if e.In != e.Out+e.Late+e.Filtered {
-			c.fault("operator %s: %d in, %d out, %d late, %d filtered", e.ID, e.In, e.Out, e.Late, e.Filtered)
 		}
 	}
 	j.add(c)

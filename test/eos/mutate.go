@@ -251,6 +251,46 @@ func Mutants() []Mutant {
 			m.Events[i].Offset += 1 << 40
 			return m
 		}},
+		{"group offset of a checkpoint to come", func(h *History, rng *rand.Rand) *History {
+			m := clone(h)
+			for range 1000 {
+				i := pick(m, rng, KindGroup)
+				if i < 0 {
+					return nil
+				}
+				g := &m.Events[i]
+				covered, next := int64(-1), int64(-1)
+				for _, cp := range m.Of(KindCheckpoint) {
+					switch o, ok := cp.Offsets[g.Partition]; {
+					case ok && !cp.At.After(g.At):
+						covered = max(covered, o)
+					case ok && (next < 0 || o < next):
+						next = o
+					}
+				}
+				if next > covered {
+					g.Offset = covered + 1 + rng.Int64N(next-covered)
+					return m
+				}
+			}
+			return nil
+		}},
+		{"lose the checkpoint before a commit", func(h *History, rng *rand.Rand) *History {
+			m := clone(h)
+			i := pick(m, rng, KindGroup)
+			if i < 0 {
+				return nil
+			}
+			g := m.Events[i]
+			left := len(m.Of(KindCheckpoint))
+			m.Events = slices.DeleteFunc(m.Events, func(e Event) bool {
+				return e.Kind == KindCheckpoint && !e.At.After(g.At) && e.Offsets[g.Partition] >= g.Offset
+			})
+			if n := len(m.Of(KindCheckpoint)); n == left || n == 0 {
+				return nil
+			}
+			return m
+		}},
 		{"lose an input record", func(h *History, rng *rand.Rand) *History {
 			m := clone(h)
 			i := pick(m, rng, KindIn)
@@ -268,6 +308,58 @@ func Mutants() []Mutant {
 			}
 			m.Events[i].Out--
 			return m
+		}},
+		{"drop a record as late", func(h *History, rng *rand.Rand) *History {
+			m := clone(h)
+			i := pick(m, rng, KindOperator)
+			if i < 0 || !m.Has(KindOut) {
+				return nil
+			}
+			m.Events[i].Out--
+			m.Events[i].Late++
+			return m
+		}},
+		{"drop a record as late, and its count with it", func(h *History, rng *rand.Rand) *History {
+			m := clone(h)
+			i := pick(m, rng, KindOperator)
+			k, t := realResult(m, rng)
+			if i < 0 || k < 0 {
+				return nil
+			}
+			m.Events[i].Out--
+			m.Events[i].Late++
+			t.Count--
+			rewrite(m, place{m.Events[k].Partition, m.Events[k].Offset}, t.Customer, encode(t))
+			return m
+		}},
+		{"lose a dead letter", func(h *History, rng *rand.Rand) *History {
+			m := clone(h)
+			i := pick(m, rng, KindDead)
+			if i < 0 {
+				return nil
+			}
+			dropPlace(m, place{m.Events[i].Partition, m.Events[i].Offset}, KindDead)
+			if !m.Has(KindDead) {
+				return nil
+			}
+			return m
+		}},
+		{"put a good record aside", func(h *History, rng *rand.Rand) *History {
+			m := clone(h)
+			i := pick(m, rng, KindDead)
+			for range 1000 {
+				k := pick(m, rng, KindIn)
+				if i < 0 || k < 0 {
+					return nil
+				}
+				e := m.Events[k]
+				if json.Unmarshal([]byte(e.Value), new(Purchase)) == nil {
+					e.Kind = KindDead
+					m.Add(e)
+					return m
+				}
+			}
+			return nil
 		}},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -53,6 +54,36 @@ func (c Cluster) WriteResults(ctx context.Context, topic, transactionalID string
 		if err := cl.EndTransaction(ctx, kgo.TryCommit); err != nil {
 			return fmt.Errorf("eos: commit: %w", err)
 		}
+	}
+	return nil
+}
+
+// WriteDeadLetters writes each malformed record of a spec, whose input was written once and in order, as a dead letter, the first one twice.
+func (c Cluster) WriteDeadLetters(ctx context.Context, topic string, s Spec) error {
+	cl, err := c.client(kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	var recs []*kgo.Record
+	for n := range s.Records {
+		if !s.Malformed(n) {
+			continue
+		}
+		r := kgo.Record{Value: s.Value(n), Headers: []kgo.RecordHeader{
+			{Key: "topic", Value: []byte("input")},
+			{Key: "partition", Value: strconv.AppendInt(nil, int64(s.Partition(n)), 10)},
+			{Key: "offset", Value: strconv.AppendInt(nil, n/int64(s.Partitions), 10)},
+			{Key: "error", Value: []byte("no JSON")},
+		}}
+		if len(recs) == 0 {
+			again := r
+			recs = append(recs, &again)
+		}
+		recs = append(recs, &r)
+	}
+	if err := cl.ProduceSync(ctx, recs...).FirstErr(); err != nil {
+		return fmt.Errorf("eos: write dead letters: %w", err)
 	}
 	return nil
 }

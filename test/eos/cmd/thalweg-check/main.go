@@ -35,13 +35,13 @@ func main() {
 }
 
 type flags struct {
-	brokers, in, out, history, prefix, group, format, console string
-	spec                                                      eos.Spec
-	from, to                                                  int64
-	rate                                                      float64
-	sentinels, create                                         bool
-	outPartitions, parallelism, pool                          int
-	wait                                                      time.Duration
+	brokers, in, out, dead, history, prefix, group, format, console string
+	spec                                                            eos.Spec
+	from, to                                                        int64
+	rate                                                            float64
+	sentinels, create                                               bool
+	outPartitions, parallelism, pool                                int
+	wait                                                            time.Duration
 }
 
 func root(out io.Writer) *cobra.Command {
@@ -78,6 +78,7 @@ func root(out io.Writer) *cobra.Command {
 	collect.Flags().StringVar(&f.prefix, "txn-prefix", "", "prefix of the transactional ids")
 	collect.Flags().IntVar(&f.parallelism, "parallelism", 0, "largest parallelism of the sink in the run")
 	collect.Flags().IntVar(&f.pool, "pool", 3, "transactional ids per subtask")
+	collect.Flags().StringVar(&f.dead, "dead-letter", "", "topic of dead letters")
 	collect.Flags().StringVar(&f.group, "group", "", "consumer group of the source")
 	collect.Flags().StringVar(&f.console, "console", "", "file with the output of Kafka's console consumer, to judge in place of an own reader's")
 
@@ -161,7 +162,7 @@ func (f *flags) collect(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o := eos.CollectOptions{Spec: f.spec, Input: f.in, Output: f.out, Prefix: f.prefix, Parallelism: f.parallelism, Pool: f.pool, Group: f.group}
+	o := eos.CollectOptions{Spec: f.spec, Input: f.in, Output: f.out, DeadLetter: f.dead, Prefix: f.prefix, Parallelism: f.parallelism, Pool: f.pool, Group: f.group}
 	if f.console != "" {
 		file, err := os.Open(f.console)
 		if err != nil {

@@ -210,7 +210,11 @@ func FindJob(ctx context.Context, y YARN, c config.Configuration, job string) (*
 	}
 	if app.REST == "" {
 		if app.Ended() {
-			return nil, fmt.Errorf("control: %s has ended already: %s (%s)", app.ID, app.Final, app.Diagnostics)
+			why := ""
+			if app.Diagnostics != "" {
+				why = " (" + app.Diagnostics + ")"
+			}
+			return nil, fmt.Errorf("control: %s has ended already: %s%s", app.ID, app.Final, why)
 		}
 		return nil, fmt.Errorf("control: %s is %s and has no master within %s (client.connection-timeout): try again when it runs", app.ID, app.State, timeout)
 	}

@@ -58,6 +58,9 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
+// raw is an answer that is no JSON.
+type raw []byte
+
 func (r *REST) do(ctx context.Context, method, path string, body, out any) error {
 	var in io.Reader = http.NoBody
 	if body != nil {
@@ -94,6 +97,10 @@ func (r *REST) do(ctx context.Context, method, path string, body, out any) error
 		return &StatusError{Code: resp.StatusCode, Message: errorText(b)}
 	}
 	if out == nil {
+		return nil
+	}
+	if t, ok := out.(*raw); ok {
+		*t = b
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
@@ -174,6 +181,7 @@ type Job struct {
 		} `json:"metrics"`
 	} `json:"vertices"`
 	StatusCounts map[string]int `json:"status-counts"`
+	Restarts     int            `json:"restarts"`
 	Plan         struct {
 		Nodes []struct {
 			ID     string `json:"id"`

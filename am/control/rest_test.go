@@ -236,7 +236,7 @@ func TestFindJob(t *testing.T) {
 		"none of the":                {nil, "1234"},
 	} {
 		target, err := FindJob(t.Context(), y, c.conf, c.job)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "()") {
 			t.Errorf("%v %s: %+v, %v; want %q", c.conf, c.job, target, err, want)
 		}
 	}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
 
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/control"
@@ -26,9 +29,12 @@ import (
 
 // cli is one invocation.
 type cli struct {
-	out, err io.Writer
+	out, err io.Writer // out is for what programs write themselves; ours goes through print
+	print    *recorder
+	in       *os.File
 	getenv   func(string) string
 	tty      bool // out is a terminal
+	inTTY    bool // and so is in
 
 	dynamic []string
 	output  string
@@ -37,17 +43,58 @@ type cli struct {
 }
 
 func newCLI(out, errw io.Writer, getenv func(string) string) *cli {
-	c := &cli{out: out, err: errw, getenv: getenv}
+	c := &cli{out: out, err: errw, print: &recorder{w: out}, in: os.Stdin, getenv: getenv}
 	if f, ok := out.(*os.File); ok {
 		c.tty = isatty.IsTerminal(f.Fd())
 	}
+	c.inTTY = isatty.IsTerminal(c.in.Fd())
 	return c
+}
+
+// recorder remembers the first error of writing, so that output that was lost is not called success.
+type recorder struct {
+	w   io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, err := r.w.Write(b)
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	return n, err
+}
+
+func (r *recorder) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// execute runs a command line and returns the exit code.
+func (c *cli) execute(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetOut(c.print)
+	root.SetErr(c.err)
+	root.SetArgs(rewrite(args))
+	err := root.ExecuteContext(ctx)
+	if w := c.print.failure(); w != nil && err == nil {
+		err = &exitError{exitFailed, fmt.Errorf("write the output: %w", w)}
+	}
+	code := c.report(err)
+	if c.json() && c.print.failure() != nil { // nothing can be said there
+		c.output = "text"
+		c.report(err)
+	}
+	return code
 }
 
 func (c *cli) json() bool { return c.output == "json" }
 
 func (c *cli) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(c.out, format, args...) // nobody reads it any more
+	_, _ = fmt.Fprintf(c.print, format, args...) // the error is kept there
 }
 
 // notef writes a line for people beside the output.
@@ -61,8 +108,10 @@ func (c *cli) emit(v any) error {
 	if err != nil {
 		return fmt.Errorf("encode output: %w", err)
 	}
-	_, err = fmt.Fprintf(c.out, "%s\n", b)
-	return err
+	if _, err = fmt.Fprintf(c.print, "%s\n", b); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
 }
 
 // config is the effective configuration: config.yaml, then -D, then flags. It is validated as a whole.
@@ -92,6 +141,8 @@ type cluster struct {
 	yarn   *client.Client
 	user   string
 	config config.Configuration
+	wait   *patience
+	limit  string // what ends the waits, for messages
 }
 
 // connect reads the Hadoop configuration, with the pass-through keys over it. Nothing is dialed yet.
@@ -108,17 +159,27 @@ func (c *cli) connect(cfg config.Configuration) (*cluster, error) {
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	y, err := client.New(h, client.WithMaxWait(config.ClientConnectTimeout.Value(cfg)))
+	k := &cluster{hadoop: h, user: u.Effective, config: cfg, wait: newPatience(patienceEnds, c.notef), limit: giveUp(cfg)}
+	k.yarn, err = client.New(h, client.WithMaxWait(config.ClientConnectTimeout.Value(cfg)), client.WithIPC(ipc.WithDial(k.wait.dial("the ResourceManager", k.limit, (&net.Dialer{}).DialContext))))
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	return &cluster{hadoop: h, yarn: y, user: u.Effective, config: cfg}, nil
+	return k, nil
 }
 
-func (k *cluster) close() { _ = k.yarn.Close() } // the process ends
+// giveUp says when a wait ends.
+func giveUp(cfg config.Configuration) string {
+	return fmt.Sprintf("%s is %s", config.ClientConnectTimeout.Key, config.ClientConnectTimeout.Value(cfg))
+}
+
+func (k *cluster) close() {
+	k.wait.close()
+	_ = k.yarn.Close() // the process ends
+}
 
 func (k *cluster) files() (*fs.Registry, error) {
 	return container.FileSystems(k.hadoop, k.user, func(h *hdfs.Config) {
+		h.Dial = k.wait.dial("HDFS", k.limit, (&net.Dialer{}).DialContext)
 		h.RetryTimeout = config.ClientConnectTimeout.Value(k.config)
 		if n := config.YarnReplication.Value(k.config); n > 0 {
 			h.Replication = n
@@ -148,7 +209,10 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 		return nil, err
 	}
 	if c.address != "" {
+		wait := newPatience(patienceEnds, c.notef)
+		wait.began("the REST interface", giveUp(cfg), c.address)
 		t, err := control.Direct(ctx, c.address, cfg, id)
+		wait.close()
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +222,9 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.wait.began("the application and its master", k.limit, "")
 	t, err := control.FindJob(ctx, k.yarn, cfg, id)
+	k.wait.close()
 	if err != nil {
 		k.close()
 		return nil, err

@@ -59,11 +59,7 @@ func thalweg(t *testing.T, env map[string]string, args ...string) (out, errs str
 		env["THALWEG_CONF_DIR"] = t.TempDir()
 	}
 	c := newCLI(&o, &e, func(k string) string { return env[k] })
-	root := c.root()
-	root.SetOut(&o)
-	root.SetErr(&e)
-	root.SetArgs(rewrite(args))
-	code = c.report(root.ExecuteContext(t.Context()))
+	code = c.execute(t.Context(), c.root(), args)
 	return o.String(), e.String(), code
 }
 
@@ -234,4 +230,46 @@ func TestTexts(t *testing.T) {
 	if got := round(1234567 * time.Microsecond); got != "1.23s" {
 		t.Error(got)
 	}
+}
+
+// Output that cannot be written is no success, whatever the action and the form.
+func TestLostOutputIsAFailure(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close() //nolint:errcheck // a test
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/jobs/overview":
+			fmt.Fprintf(w, `{"jobs":[{"jid":%q,"state":"RUNNING"}]}`, id) //nolint:errcheck // a test
+		case r.Method == http.MethodPost:
+			_, _ = w.Write([]byte(`{"request-id":"t"}`))
+		case strings.HasSuffix(r.URL.Path, "/t"):
+			_, _ = w.Write([]byte(`{"status":{"id":"COMPLETED"},"operation":{"location":"file:///sp/1","checkpointId":3}}`))
+		default:
+			fmt.Fprintf(w, `{"jid":%q,"state":"CANCELED"}`, id) //nolint:errcheck // a test
+		}
+	}))
+	defer s.Close()
+	addr := strings.TrimPrefix(s.URL, "http://")
+	for _, args := range [][]string{
+		{"--help"}, {"run", "--help"}, {"--version"}, {"version"}, {"config"}, {"config", "rest.port"}, {"info", self}, {"completion", "bash"},
+		{"list", "-m", addr}, {"savepoint", "-m", addr, "file:///sp"}, {"savepoint", "-m", addr, "-detached"}, {"stop", "-m", addr}, {"stop", "-m", addr, "-detached"}, {"checkpoint", "-m", addr}, {"cancel", "-m", addr},
+	} {
+		for _, form := range []string{"text", "json"} {
+			var e bytes.Buffer
+			conf := t.TempDir()
+			c := newCLI(full, &e, func(k string) string { return map[string]string{"THALWEG_CONF_DIR": conf}[k] })
+			code := c.execute(t.Context(), c.root(), append([]string{"-o", form}, args...))
+			if code != exitFailed || !strings.Contains(e.String(), "no space left on device") {
+				t.Errorf("-o %s %v: exit %d, %q", form, args, code, e.String())
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }

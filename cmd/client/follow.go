@@ -8,16 +8,15 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
-
-	"github.com/mattn/go-isatty"
 
 	"github.com/thalweg/thalweg/am/control"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
 
-// follower stays with an application until it ends.
+// follower stays with an application until it ends. One goroutine asks, YARN first and then the master; follow shows and decides.
 type follower struct {
 	c     *cli
 	k     *cluster
@@ -25,169 +24,277 @@ type follower struct {
 	job   string
 	start time.Time
 
-	rest    *control.REST
-	state   string // last one shown
-	width   int    // of the live line
-	lastIn  int64
-	lastAt  time.Time
-	printed time.Time
+	yarn       followedYARN     // k's when nil
+	interrupts <-chan os.Signal // the process's when nil
+	quick      time.Duration    // pause until the job runs; followQuick when zero
+
+	last      observation // the newest
+	state     string      // last one shown
+	restarts  int         // as far as shown
+	meter     meter
+	live      liveLine
+	printed   time.Time
+	unheard   time.Time   // since when the master does not answer; zero while it does
+	told      bool        // that it does not
+	answers   chan string // of the open question; nil when none is open
+	cancelled bool        // by the user, here
+}
+
+// followedYARN is the part of the client of YARN that is needed here.
+type followedYARN interface {
+	control.YARN
+	Kill(ctx context.Context, id yarn.ApplicationID, diagnostics string) error
 }
 
 const (
 	followQuick = 100 * time.Millisecond // until the job runs
 	followSlow  = 500 * time.Millisecond
-	// plainEvery is the pause between two lines of progress where there is no terminal.
+	// plainEvery is the pause between two lines of progress where there is no terminal, liveEvery where there is.
 	plainEvery = 10 * time.Second
+	liveEvery  = time.Second
 )
+
+// observation is one look at the application.
+type observation struct {
+	err    error // YARN does not tell; the last observation
+	app    control.Application
+	rest   string       // address of the master
+	job    *control.Job // nil when there is no master, or it does not answer, which missed says then
+	missed error
+	cause  string // of the job's newest failure, in one line, when it fails or restarts
+	sent   int64
+	sinks  bool // sent is known
+	points *control.Checkpoints
+}
 
 // follow shows the job until the application has ended. Its error is the job's failure, with exit code 1.
 func (f *follower) follow(parent context.Context) error {
-	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(interrupts)
-	ctx := context.WithoutCancel(parent) // Ctrl-C and SIGTERM are handled here
+	if f.interrupts == nil {
+		ch := make(chan os.Signal, 2)
+		signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(ch)
+		f.interrupts = ch
+	}
+	if f.yarn == nil {
+		f.yarn = f.k.yarn
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(parent)) // Ctrl-C and SIGTERM are handled here
+	seen := make(chan observation)
+	var asking sync.WaitGroup
+	asking.Go(func() { f.observe(ctx, seen) })
+	defer asking.Wait()
+	defer stop()
+	for {
+		select {
+		case o := <-seen:
+			if o.err != nil {
+				f.live.clear(f.c)
+				return fmt.Errorf("%w; %s goes on without this command", o.err, f.app)
+			}
+			if o.app.Ended() {
+				return f.ended(o.app)
+			}
+			f.show(o)
+		case s := <-f.interrupts:
+			if f.answers != nil || !f.ask(s) {
+				return f.leave()
+			}
+		case a := <-f.answers:
+			f.answers = nil
+			switch a {
+			case "l":
+				return f.leave()
+			case "c":
+				if err := f.cancel(ctx); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// observe looks again and again and hands on what it sees, until the application has ended or ctx has.
+func (f *follower) observe(ctx context.Context, seen chan<- observation) {
+	var rest *control.REST
 	defer func() {
-		if f.rest != nil {
-			f.rest.Close()
+		if rest != nil {
+			rest.Close()
 		}
 	}()
+	quick := f.quick
+	if quick == 0 {
+		quick = followQuick
+	}
+	var before observation
 	for {
-		app, err := control.Get(ctx, f.k.yarn, f.app)
-		if err != nil {
-			return err
+		var o observation
+		o.app, o.err = control.Get(ctx, f.yarn, f.app)
+		if o.err == nil && o.app.REST != "" && !o.app.Ended() {
+			if rest == nil || rest.Base() != strings.TrimSuffix(o.app.REST, "/") { // another attempt has another address
+				if rest != nil {
+					rest.Close()
+				}
+				rest = control.NewREST(o.app.REST, 5*time.Second)
+			}
+			f.askMaster(ctx, rest, &o, before)
 		}
-		if app.Ended() {
-			return f.ended(app)
+		select {
+		case seen <- o:
+		case <-ctx.Done():
+			return
 		}
-		f.look(ctx, app)
+		if o.err != nil || o.app.Ended() {
+			return
+		}
+		before = o
 		pause := followSlow
-		if f.state != "RUNNING" && time.Since(f.start) < 20*time.Second {
-			pause = followQuick
+		if (o.job == nil || o.job.State != "RUNNING") && time.Since(f.start) < 20*time.Second {
+			pause = quick
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case s := <-interrupts:
+		case <-ctx.Done():
 			timer.Stop()
-			if done, err := f.interrupted(ctx, s, interrupts); done {
-				return err
-			}
+			return
 		}
 	}
 }
 
-// look asks the master, where there is one, and shows what it says.
-func (f *follower) look(ctx context.Context, app control.Application) {
-	state := app.State
-	if state == "RUNNING" { // of the master; the job's own state is not known yet
-		state = "STARTING"
-	}
-	var line string
-	if app.REST != "" {
-		if f.rest == nil || f.rest.Base() != strings.TrimSuffix(app.REST, "/") { // another attempt has another address
-			if f.rest != nil {
-				f.rest.Close()
-			}
-			f.rest = control.NewREST(app.REST, 5*time.Second)
-		}
-		if j, err := f.rest.Job(ctx, f.job); err == nil {
-			state = j.State
-			line = f.line(ctx, j)
-		}
-	}
-	if state != f.state {
-		f.state = state
-		f.event(state)
-	}
-	if line != "" {
-		f.show(line)
-	}
-}
-
-// event shows a change of state.
-func (f *follower) event(state string) {
-	at := time.Since(f.start)
-	if f.c.json() {
-		_ = f.c.emit(map[string]any{"event": "state", "state": state, "ms": at.Milliseconds()}) // nobody reads it any more
+// askMaster adds what the master says. Only the state of the job is needed; what else is not known is not shown.
+func (f *follower) askMaster(ctx context.Context, rest *control.REST, o *observation, before observation) {
+	o.rest = rest.Base()
+	j, err := rest.Job(ctx, f.job)
+	if err != nil {
+		o.missed = err
 		return
 	}
-	f.clear()
-	f.c.notef("%-12s after %s", state, round(at))
+	o.job = &j
+	if troubled(j.State) || before.job != nil && j.Restarts > before.job.Restarts {
+		if o.cause = before.cause; o.cause == "" || j.State != before.job.State || j.Restarts != before.job.Restarts {
+			if text, err := rest.RootCause(ctx, f.job); err == nil {
+				o.cause = oneLine(text)
+			}
+		}
+	}
+	if n, ok, err := rest.Sent(ctx, f.job); err == nil {
+		o.sent, o.sinks = n, ok
+	}
+	if p, err := rest.Checkpoints(ctx, f.job); err == nil {
+		o.points = &p
+	}
 }
 
-// line is the progress of a job in one line: tasks, records into and out of the job, checkpoints.
-func (f *follower) line(ctx context.Context, j control.Job) string {
-	running, total := 0, 0
-	var in, out int64
-	producers := map[string]bool{}
-	sources := map[string]bool{}
-	for _, n := range j.Plan.Nodes {
-		sources[n.ID] = len(n.Inputs) == 0
-		for _, i := range n.Inputs {
-			producers[i.ID] = true
-		}
-	}
-	for _, v := range j.Vertices {
-		total += v.Parallelism
-		running += v.Tasks["RUNNING"] + v.Tasks["FINISHED"]
-		if sources[v.ID] {
-			in += max(v.Metrics.ReadRecords, v.Metrics.WriteRecords)
-		}
-		if !producers[v.ID] {
-			out += max(v.Metrics.ReadRecords, v.Metrics.WriteRecords)
-		}
-	}
-	now := time.Now()
-	rate := ""
-	if d := now.Sub(f.lastAt); !f.lastAt.IsZero() && d > 0 && in >= f.lastIn {
-		rate = fmt.Sprintf(" (%s/s)", count(int64(float64(in-f.lastIn)/d.Seconds())))
-	}
-	if now.Sub(f.lastAt) >= followSlow {
-		f.lastIn, f.lastAt = in, now
-	}
-	text := fmt.Sprintf("%s  %d/%d tasks  in %s%s  out %s", j.State, running, total, count(in), rate, count(out))
-	if cp, err := f.rest.Checkpoints(ctx, f.job); err == nil && cp.Counts.Total > 0 {
-		if l := cp.Latest.Completed; l != nil {
-			text += fmt.Sprintf("  checkpoint %d %s ago (%d ms, %s)", l.ID, time.Since(time.UnixMilli(l.Ack)).Round(time.Second), l.Duration, bytesText(l.Size))
-		}
-		if cp.Counts.Failed > 0 {
-			text += fmt.Sprintf("  %d failed", cp.Counts.Failed)
-		}
-	}
-	return text
+// troubled reports whether a job of that state has a failure to tell of.
+func troubled(state string) bool {
+	return state == "RESTARTING" || state == "FAILING" || state == "FAILED"
 }
 
-// count writes a number with separators.
-func count(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
+// oneLine is the first line of a text, bounded.
+func oneLine(s string) string {
+	const longest = 300
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "..."
 	}
 	return s
 }
 
-func (f *follower) show(line string) {
+// show tells what has changed, and how the job goes.
+func (f *follower) show(o observation) {
+	f.last = o
+	f.heard(o)
+	state := o.app.State
 	switch {
-	case f.c.json():
-	case f.c.tty:
-		pad := max(0, f.width-len(line))
-		_, _ = fmt.Fprintf(f.c.err, "\r%s%s", line, strings.Repeat(" ", pad)) // only shows
-		f.width = len(line)
-	case time.Since(f.printed) >= plainEvery:
-		f.printed = time.Now()
-		f.c.notef("%s", line)
+	case o.job != nil:
+		state = o.job.State
+	case state == "RUNNING" && f.state != "" && f.state != "ACCEPTED" && f.state != "SUBMITTED":
+		state = f.state // its master is away for a moment
+	case state == "RUNNING": // of the master; the job's own state is not known yet
+		state = "STARTING"
+	}
+	missed := o.job != nil && o.job.Restarts > f.restarts && f.state == state && !troubled(state) // a restart between two looks
+	if o.job != nil {
+		f.restarts = o.job.Restarts
+	}
+	switch {
+	case state != f.state:
+		f.state = state
+		cause := ""
+		if troubled(state) {
+			cause = o.cause
+		}
+		f.tell(map[string]any{"event": "state", "state": state}, state, cause)
+	case missed:
+		f.tell(map[string]any{"event": "restart", "restarts": o.job.Restarts}, "restarted", o.cause)
+	}
+	if o.job == nil {
+		return
+	}
+	f.meter.observe(o)
+	every := plainEvery
+	if f.c.tty {
+		every = liveEvery
+	}
+	if f.c.json() || f.answers != nil || time.Since(f.printed) < every {
+		return
+	}
+	f.printed = time.Now()
+	line := f.meter.line(o, f.printed)
+	if f.c.tty {
+		f.live.set(f.c, line)
+		return
+	}
+	f.c.notef("%s", line)
+}
+
+// heard tells when the master has not answered for some seconds, and when it does again.
+func (f *follower) heard(o observation) {
+	switch {
+	case o.missed == nil && f.told:
+		f.unheard, f.told = time.Time{}, false
+		f.note("the application master answers again")
+	case o.missed == nil:
+		f.unheard = time.Time{}
+	case f.unheard.IsZero():
+		f.unheard = time.Now()
+	case !f.told && time.Since(f.unheard) >= patienceEnds:
+		f.told = true
+		f.note("no answer for %s, still trying: %v", round(time.Since(f.unheard).Round(time.Second)), o.missed)
 	}
 }
 
-func (f *follower) clear() {
-	if f.c.tty && f.width > 0 {
-		_, _ = fmt.Fprintf(f.c.err, "\r%s\r", strings.Repeat(" ", f.width)) // only shows
-		f.width = 0
+// note writes a line for people above the live one.
+func (f *follower) note(format string, args ...any) {
+	f.live.clear(f.c)
+	f.c.notef(format, args...)
+	if f.answers != nil {
+		f.question()
 	}
+}
+
+// tell shows what happened to the job, with its reason if there is one.
+func (f *follower) tell(event map[string]any, what, cause string) {
+	at := time.Since(f.start)
+	if f.c.json() {
+		event["ms"] = at.Milliseconds()
+		if cause != "" {
+			event["cause"] = cause
+		}
+		_ = f.c.emit(event) // the error is kept for the end
+		return
+	}
+	if cause != "" {
+		cause = ": " + cause
+	}
+	f.note("%-12s after %s%s", what, round(at), cause)
 }
 
 func (f *follower) ended(app control.Application) error {
-	f.clear()
+	f.live.clear(f.c)
+	if f.answers != nil {
+		f.c.notef("The job has ended; nothing is left to answer.")
+	}
 	if f.c.json() {
 		if err := f.c.emit(map[string]any{"event": "ended", "state": app.State, "finalStatus": app.Final, "diagnostics": app.Diagnostics, "ms": time.Since(f.start).Milliseconds()}); err != nil {
 			return err
@@ -195,10 +302,12 @@ func (f *follower) ended(app control.Application) error {
 	} else {
 		f.c.printf("%s ended: %s after %s\n", app.ID, app.Final, round(time.Since(f.start)))
 	}
-	if app.Succeeded() {
+	switch {
+	case app.Succeeded():
 		return nil
-	}
-	if f.c.json() {
+	case f.cancelled && app.Final == "KILLED":
+		return &exitError{exitInterrupted, errors.New("cancelled at your request")}
+	case f.c.json():
 		return &exitError{code: exitFailed}
 	}
 	text := app.Diagnostics
@@ -208,35 +317,38 @@ func (f *follower) ended(app control.Application) error {
 	return &exitError{exitFailed, errors.New(text)}
 }
 
-// interrupted asks on a terminal what Ctrl-C means, and leaves the job alone without one. done tells to return err.
-func (f *follower) interrupted(ctx context.Context, s os.Signal, again <-chan os.Signal) (done bool, err error) {
-	f.clear()
-	leave := &exitError{exitInterrupted, fmt.Errorf("interrupted; %s goes on (thalweg cancel -Dyarn.application.id=%s ends it)", f.app, f.app)}
-	if s == syscall.SIGTERM || !f.c.tty || f.c.json() || !isatty.IsTerminal(os.Stdin.Fd()) {
-		return true, leave
+// ask opens the question what an interrupt means, on a terminal; false: there is nobody to ask, the job is left alone.
+func (f *follower) ask(s os.Signal) bool {
+	f.live.clear(f.c)
+	if s == syscall.SIGTERM || !f.c.tty || f.c.json() || !f.c.inTTY {
+		return false
 	}
-	f.c.notef("\nCancel the job (c), leave it running and go (l), or stay (any other key)? Then Enter; Ctrl-C again leaves.")
-	answer := make(chan string, 1)
+	f.question()
+	answers := make(chan string, 1)
+	f.answers = answers
+	in := f.c.in
 	go func() { // ends with the process if nobody answers
-		s, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(s))
+		s, _ := bufio.NewReader(in).ReadString('\n')
+		answers <- strings.ToLower(strings.TrimSpace(s))
 	}()
-	select {
-	case <-again:
-		return true, leave
-	case s := <-answer:
-		switch s {
-		case "l":
-			return true, leave
-		case "c":
-			if f.rest == nil {
-				err := f.k.yarn.Kill(ctx, f.app, "cancelled by the user before the job ran")
-				return err != nil, err
-			}
-			if err := f.rest.Cancel(ctx, f.job); err != nil {
-				return true, err
-			}
-		}
+	return true
+}
+
+func (f *follower) question() {
+	f.c.notef("\nCancel the job (c), leave it running and go (l), or stay (any other key)? Then Enter; Ctrl-C again leaves.")
+}
+
+func (f *follower) leave() error {
+	return &exitError{exitInterrupted, fmt.Errorf("interrupted; %s goes on (thalweg cancel -Dyarn.application.id=%s ends it)", f.app, f.app)}
+}
+
+// cancel ends the job; follow stays to see it end.
+func (f *follower) cancel(ctx context.Context) error {
+	f.cancelled = true
+	if f.last.rest == "" {
+		return f.yarn.Kill(ctx, f.app, "cancelled by the user before the job ran")
 	}
-	return false, nil
+	rest := control.NewREST(f.last.rest, 5*time.Second)
+	defer rest.Close()
+	return rest.Cancel(ctx, f.job)
 }

@@ -52,7 +52,10 @@ func (c *cli) list(ctx context.Context, all bool) error {
 	if c.address != "" {
 		r := control.NewREST(control.WebURL(c.address), config.ClientConnectTimeout.Value(cfg))
 		defer r.Close()
+		wait := newPatience(patienceEnds, c.notef)
+		wait.began("the REST interface", giveUp(cfg), c.address)
 		jobs, err := r.Jobs(ctx)
+		wait.close()
 		if err != nil {
 			return err
 		}
@@ -72,7 +75,7 @@ func (c *cli) list(ctx context.Context, all bool) error {
 		c.printf("No application of type %s runs.\n", config.YarnType.Value(cfg))
 		return nil
 	}
-	w := tabwriter.NewWriter(c.out, 0, 4, 2, ' ', 0)
+	w := tabwriter.NewWriter(c.print, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "APPLICATION\tNAME\tSTATE\tJOB\tJOB STATE\tSINCE") //nolint:errcheck // to the terminal
 	for _, r := range rows {
 		state := r.State
@@ -106,6 +109,7 @@ func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) 
 		return nil, err
 	}
 	defer k.close()
+	k.wait.began("the applications and their masters", k.limit, "")
 	var apps []control.Application
 	if config.YarnID.IsSet(cfg) {
 		a, err := control.Find(ctx, k.yarn, cfg)

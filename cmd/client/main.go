@@ -25,11 +25,9 @@ func main() {
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	c := newCLI(os.Stdout, os.Stderr, os.Getenv)
-	root := c.root()
-	root.SetArgs(rewrite(os.Args[1:]))
-	err := root.ExecuteContext(ctx)
+	code := c.execute(ctx, c.root(), os.Args[1:])
 	stop()
-	os.Exit(c.report(err))
+	os.Exit(code)
 }
 
 // longForms are Flink's flags of several letters after one dash, which the flag library does not know.

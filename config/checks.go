@@ -65,3 +65,20 @@ func ports(s string) error {
 	}
 	return nil
 }
+
+func between(least, most int) func(int) error {
+	return func(n int) error {
+		if n < least || n > most {
+			return fmt.Errorf("want at least %d, at most %d", least, most)
+		}
+		return nil
+	}
+}
+
+// folder accepts a URI with a path and an absolute path: a relative one would mean another folder in each process.
+func folder(s string) error {
+	if scheme, rest, ok := strings.Cut(s, ":"); s == "" || strings.HasPrefix(s, "/") || ok && scheme != "" && !strings.Contains(scheme, "/") && strings.HasPrefix(rest, "/") {
+		return nil
+	}
+	return errors.New("want a URI such as hdfs://namenode:8020/path or file:///path, or an absolute path")
+}

@@ -170,3 +170,31 @@ func FuzzParsers(f *testing.F) {
 		_ = unknownKey(s).Error()
 	})
 }
+
+// Values that cannot mean what they say are refused where they are given, not where they are used.
+func TestValuesOutOfRange(t *testing.T) {
+	for key, c := range map[string]struct{ good, bad []string }{
+		"parallelism.default":                   {[]string{"1", "32768"}, []string{"0", "-1", "32769", "100000"}},
+		"yarn.application.priority":             {[]string{"-1", "0", "2147483647"}, []string{"2147483648", "99999999999"}},
+		"yarn.application-attempts":             {[]string{"1", "2147483647"}, []string{"0", "4294967297"}},
+		"yarn.appmaster.vcores":                 {[]string{"1"}, []string{"0", "4294967297"}},
+		"taskmanager.numberOfTaskSlots":         {[]string{"1"}, []string{"0", "4294967297"}},
+		"yarn.file-replication":                 {[]string{"-1", "3"}, []string{"-2", "4294967297"}},
+		"execution.checkpointing.dir":           {[]string{"", "/x", "hdfs:///x", "hdfs://nn:8020/x", "file:/x"}, []string{"x", "./x", "../x", "hdfs:x", ":/x", "a/b:/x"}},
+		"execution.checkpointing.savepoint-dir": {[]string{"/x", "s3://b/x"}, []string{"x"}},
+		"execution.state-recovery.path":         {[]string{"/x"}, []string{"x", "-Dx=y"}},
+		"yarn.staging-directory":                {[]string{"/x"}, []string{"x"}},
+		"high-availability.storageDir":          {[]string{"/x"}, []string{"x"}},
+	} {
+		for _, v := range c.good {
+			if err := Validate(Configuration{key: v}); err != nil {
+				t.Errorf("%s = %q: %v", key, v, err)
+			}
+		}
+		for _, v := range c.bad {
+			if err := Validate(Configuration{key: v}); err == nil || !strings.Contains(err.Error(), key) {
+				t.Errorf("%s = %q: %v, want an error that names the key", key, v, err)
+			}
+		}
+	}
+}

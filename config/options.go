@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -16,7 +17,7 @@ func atLeastBytes(n Bytes) func(Bytes) error {
 
 // Execution. Source of keys and defaults: Flink 2.x, unless a default is said to differ.
 var (
-	Parallelism       = intOption("parallelism.default", 1, "Parallelism of operators that set none.", atLeast(1))
+	Parallelism       = intOption("parallelism.default", 1, "Parallelism of operators that set none, 32768 at most.", between(1, 1<<15))
 	MaxParallelism    = intOption("pipeline.max-parallelism", -1, "Number of key groups of operators that set none; -1 derives it from the parallelism (128 at least).", minusOneOr(1, 1<<15))
 	OperatorChaining  = boolOption("pipeline.operator-chaining.enabled", true, "Run operators that need no exchange in one task.")
 	PipelineName      = stringOption("pipeline.name", "", "The job's name; the program's name when empty.")
@@ -40,14 +41,14 @@ var (
 	CheckpointTimeout   = durationOption("execution.checkpointing.timeout", 10*time.Minute, "A checkpoint that takes longer is aborted.").checked(noLess(time.Millisecond))
 	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next.").checked(noLess(0))
 	CheckpointMode      = enumOption("execution.checkpointing.mode", "exactly_once", "Guarantee inside of the job.", "exactly_once", "exactly-once", "at_least_once", "at-least-once")
-	CheckpointDir       = stringOption("execution.checkpointing.dir", "", "URI of the folder of checkpoints (hdfs:// or file://); <dir>/<job id>/chk-<n>. On YARN the staging folder's ckp when empty.")
-	SavepointDir        = stringOption("execution.checkpointing.savepoint-dir", "", "URI of the default folder of savepoints.")
+	CheckpointDir       = stringOption("execution.checkpointing.dir", "", "URI of the folder of checkpoints (hdfs:// or file://); <dir>/<job id>/chk-<n>. On YARN the staging folder's ckp when empty.").checked(folder)
+	SavepointDir        = stringOption("execution.checkpointing.savepoint-dir", "", "URI of the default folder of savepoints.").checked(folder)
 	CheckpointsRetained = intOption("execution.checkpointing.num-retained", 1, "Completed checkpoints to keep.", atLeast(1))
 	Externalized        = enumOption("execution.checkpointing.externalized-checkpoint-retention", "retain_on_cancellation", "Whether a cancelled job keeps its last checkpoint. Flink's default is no_externalized_checkpoints; ours keeps it.", "retain_on_cancellation", "delete_on_cancellation", "no_externalized_checkpoints")
 	TolerableFailures   = intOption("execution.checkpointing.tolerable-failed-checkpoints", 0, "Failed checkpoints in a row that do not fail the job.", atLeast(0))
 	MemoryThreshold     = bytesOption("execution.checkpointing.fs.memory-threshold", 20<<10, "State files up to this size are stored in the checkpoint's metadata.", nil)
 	StateBackend        = enumOption("state.backend.type", "hashmap", "Keyed state backend.", "hashmap", "pebble")
-	SavepointPath       = stringOption("execution.state-recovery.path", "", "Savepoint or checkpoint to start from.")
+	SavepointPath       = stringOption("execution.state-recovery.path", "", "Savepoint or checkpoint to start from.").checked(folder)
 	AllowNonRestored    = boolOption("execution.state-recovery.ignore-unclaimed-state", false, "Start although the savepoint holds state that no operator claims (--allowNonRestoredState).")
 	ClaimMode           = enumOption("execution.state-recovery.claim-mode", "no_claim", "Who owns the files of the savepoint afterwards.", "claim", "no_claim")
 )
@@ -56,7 +57,7 @@ var (
 var (
 	JobManagerMemory      = bytesOption("jobmanager.memory.process.size", 448<<20, "Size of the application master's container. Flink's default is 1600mb.", atLeastBytes(64<<20))
 	TaskManagerMemory     = bytesOption("taskmanager.memory.process.size", 1<<30, "Size of a TaskManager's container. Flink's default is 1728mb.", atLeastBytes(128<<20))
-	TaskSlots             = intOption("taskmanager.numberOfTaskSlots", 1, "Slots of a TaskManager.", atLeast(1))
+	TaskSlots             = intOption("taskmanager.numberOfTaskSlots", 1, "Slots of a TaskManager.", between(1, 1<<20))
 	ManagedFraction       = floatOption("taskmanager.memory.managed.fraction", 0.4, "Share of a TaskManager's memory for the state backend's caches (pebble).", nil)
 	NetworkBufferSize     = bytesOption("taskmanager.memory.segment-size", 32<<10, "Size of an exchange buffer.", betweenBytes(1, 64<<20))
 	BuffersPerChannel     = intOption("taskmanager.network.memory.buffers-per-channel", 2, "Exchange buffers of each channel.", atLeast(1))
@@ -83,22 +84,22 @@ var (
 	YarnName               = stringOption("yarn.application.name", "", "The application's name; the job's name when empty.")
 	YarnQueue              = stringOption("yarn.application.queue", "", "Queue; the cluster's default when empty.")
 	YarnType               = stringOption("yarn.application.type", "Thalweg", "Type shown by YARN.")
-	YarnPriority           = intOption("yarn.application.priority", -1, "Priority; negative leaves the cluster's default.", nil)
+	YarnPriority           = intOption("yarn.application.priority", -1, "Priority; negative leaves the cluster's default.", between(math.MinInt32, math.MaxInt32))
 	YarnTags               = listOption("yarn.tags", "Tags.")
-	YarnAttempts           = intOption("yarn.application-attempts", 2, "Attempts of the application master; capped by the cluster. Flink's default is 1 without high availability.", atLeast(1))
+	YarnAttempts           = intOption("yarn.application-attempts", 2, "Attempts of the application master; capped by the cluster. Flink's default is 1 without high availability.", between(1, math.MaxInt32))
 	YarnAttemptsInterval   = durationOption("yarn.application-attempt-failures-validity-interval", 10*time.Second, "Only failures inside of this window count; -1 ms counts all.")
-	YarnMasterCores        = intOption("yarn.appmaster.vcores", 1, "Vcores of the application master.", atLeast(1))
+	YarnMasterCores        = intOption("yarn.appmaster.vcores", 1, "Vcores of the application master.", between(1, 1<<20))
 	YarnContainerCores     = intOption("yarn.containers.vcores", -1, "Vcores of a TaskManager; -1 takes the number of slots.", minusOneOr(1, 1<<20))
 	YarnHeartbeat          = durationOption("yarn.heartbeat.interval", time.Second, "Time between calls to the ResourceManager when nothing is open. A number without unit is seconds in Flink; give a unit. Flink's default is 5 s.")
 	YarnContainerHeartbeat = durationOption("yarn.heartbeat.container-request-interval", 100*time.Millisecond, "The same while containers are asked for. Flink's default is 500 ms.")
-	YarnReplication        = intOption("yarn.file-replication", -1, "Replication of staged files; -1 takes the file system's.", nil)
-	YarnStaging            = stringOption("yarn.staging-directory", "", "URI of the staging root; <home>/.thalweg when empty.")
+	YarnReplication        = intOption("yarn.file-replication", -1, "Replication of staged files; -1 takes the file system's.", minusOneOr(0, math.MaxInt16))
+	YarnStaging            = stringOption("yarn.staging-directory", "", "URI of the staging root; <home>/.thalweg when empty.").checked(folder)
 	YarnViewACLs           = stringOption("yarn.view.acls", "", "Who may see the application: users, a space, groups; * for all.")
 	YarnModifyACLs         = stringOption("yarn.modify.acls", "", "Who may kill the application: users, a space, groups; * for all.")
 	YarnNodeLabel          = stringOption("yarn.application.node-label", "", "Node label expression of the application.")
 	YarnWorkerNodeLabel    = stringOption("yarn.taskmanager.node-label", "", "Node label expression of TaskManagers; beats yarn.application.node-label.")
 	YarnRolledLogsInclude  = stringOption("yarn.rolled-logs.include-pattern", "", "Log files that YARN aggregates while the application runs (Java regular expression). Spark's idea; Flink has no such key.")
-	HADir                  = stringOption("high-availability.storageDir", "", "URI of the folder of high-availability data; <staging>/<application>/ha when empty.")
+	HADir                  = stringOption("high-availability.storageDir", "", "URI of the folder of high-availability data; <staging>/<application>/ha when empty.").checked(folder)
 )
 
 // Client and security.

@@ -2,6 +2,7 @@ package staging
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -45,7 +47,7 @@ func (s *Store) Put(ctx context.Context, file string, progress Progress) (Artifa
 		return a, fmt.Errorf("staging: read %s: %w", file, err)
 	}
 	a.SHA256 = hex.EncodeToString(h.Sum(nil))
-	p := s.Path(libDir, a.SHA256+"-"+a.Name)
+	p := s.Path(libDir, s.month(), a.SHA256+"-"+a.Name)
 	a.URI = s.fs.URI() + p
 	info, err := s.fs.Stat(ctx, p)
 	switch {
@@ -73,9 +75,15 @@ func (s *Store) Put(ctx context.Context, file string, progress Progress) (Artifa
 	return a, nil
 }
 
-// upload writes the file under a temporary name; Close gives it its own.
+// upload writes the file into the day's folder of uploads, and gives it its name when it is complete. What a process that was killed leaves
+// there is removed by Sweep.
 func (s *Store) upload(ctx context.Context, in io.Reader, p string, a Artifact, progress Progress) (int64, error) {
-	w, err := s.fs.Create(ctx, p, true)
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails, by its contract
+	tmp := path.Join(s.uploads(), hex.EncodeToString(random[:])+"-"+a.Name)
+	s.remember(s.uploads(), false) // also when it fails: the call may have had its effect
+	s.remember(tmp, true)
+	w, err := s.fs.Create(ctx, tmp, false)
 	if err != nil {
 		return 0, s.fail("write to", err)
 	}
@@ -88,8 +96,8 @@ func (s *Store) upload(ctx context.Context, in io.Reader, p string, a Artifact, 
 	if err == nil && hex.EncodeToString(h.Sum(nil)) != a.SHA256 {
 		err = errors.New("the file changed while it was staged: try again")
 	}
+	// Somebody else may have staged the same content meanwhile. Replacing it would change its time under applications that hold it.
 	if err == nil {
-		// Somebody else may have staged the same content meanwhile. Replacing it would change its time under applications that hold it.
 		if info, serr := s.fs.Stat(ctx, p); serr == nil && info.Size == a.Size {
 			return n, w.Abort()
 		}
@@ -97,11 +105,14 @@ func (s *Store) upload(ctx context.Context, in io.Reader, p string, a Artifact, 
 	} else {
 		err = errors.Join(err, w.Abort())
 	}
-	if err != nil {
-		return n, s.fail("write to", err)
+	if err == nil {
+		err = s.fs.Chmod(ctx, tmp, 0o755)
 	}
-	s.remember(p)
-	if err := s.fs.Chmod(ctx, p, 0o755); err != nil {
+	if err == nil {
+		s.remember(p, true)
+		err = s.fs.Rename(ctx, tmp, p)
+	}
+	if err != nil {
 		return n, s.fail("write to", err)
 	}
 	return n, nil
@@ -141,6 +152,9 @@ func (s *Store) PutAll(ctx context.Context, files []string, progress Progress) (
 		})
 	}
 	wg.Wait()
+	if slices.ContainsFunc(out, func(a Artifact) bool { return a.Sent > 0 }) {
+		_ = s.fs.Remove(ctx, s.uploads(), false) // another submission may be using it; Sweep comes later
+	}
 	return out, first
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"path"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/thalweg/thalweg/fs"
@@ -16,6 +18,13 @@ import (
 const (
 	libDir        = "lib"
 	CheckpointDir = "ckp"
+	// monthLayout names the folders below lib.
+	monthLayout = "2006-01"
+	// usesPrefix and a month are the name of a folder in an application's, which says whose files it uses.
+	usesPrefix = "lib-"
+	// uploadPrefix and a day are the name of a folder below lib for files that are being sent.
+	uploadPrefix = ".upload-"
+	dayLayout    = "2006-01-02"
 )
 
 // Store is the staging root of a user. Safe for concurrent use.
@@ -23,10 +32,23 @@ type Store struct {
 	fs   fs.FileSystem
 	root string // inside of fs
 	user string // for messages
+	now  time.Time
 
 	mu  sync.Mutex
-	new []string // files that this process wrote to lib, and folders that it made, for Undo
+	new []made // for Undo
 }
+
+// made is a file or folder of this process.
+type made struct {
+	path string
+	tree bool // goes with all in it; else a folder that others may use too, which goes when it is empty
+}
+
+// month is the folder below lib that this Store uses.
+func (s *Store) month() string { return s.now.Format(monthLayout) }
+
+// uploads is the folder for files that are being sent.
+func (s *Store) uploads() string { return s.Path(libDir, uploadPrefix+s.now.Format(dayLayout)) }
 
 // Error says that the staging folder cannot be used; one line with folder, reason and the key to change.
 type Error struct {
@@ -47,63 +69,70 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Open makes the folders below root (a path inside of f) where they are missing and checks that they can be written. user is named in
-// messages.
+// messages. A failed Open leaves nothing behind.
 //
 // Errors: *Error.
 func Open(ctx context.Context, f fs.FileSystem, root, user string) (*Store, error) {
-	s := &Store{fs: f, root: path.Clean(root), user: user}
-	lib := path.Join(s.root, libDir)
-	switch info, err := f.Stat(ctx, lib); {
-	case err == nil && info.IsDir:
-		return s, nil // that it can be written shows at the first Put; the application's folder is made in any case
-	case err == nil:
-		return nil, s.fail("use", fmt.Errorf("%s is a file", lib))
-	case !errors.Is(err, iofs.ErrNotExist):
-		return nil, s.fail("look into", err)
-	}
-	fresh, err := s.missing(ctx, lib)
-	if err != nil {
-		return nil, s.fail("look into", err)
-	}
-	if err := f.Mkdir(ctx, lib, 0o755); err != nil {
-		return nil, s.fail("make", err)
-	}
-	if fresh != "" {
-		s.remember(fresh)
-	}
-	for _, p := range []string{s.root, lib} { // whatever the umask made of them: what is below stays private where it has to be
-		if fresh != "" && fs.Within(fresh, p) {
-			if err := f.Chmod(ctx, p, 0o755); err != nil {
-				return nil, s.fail("make", err)
-			}
-		}
+	s := &Store{fs: f, root: path.Clean(root), user: user, now: time.Now().UTC()}
+	if err := s.open(ctx); err != nil {
+		_ = s.Undo(ctx) // the first error is the one to tell
+		return nil, err
 	}
 	return s, nil
 }
 
-// missing returns the topmost folder on the way to p that does not exist, "" when all do.
-func (s *Store) missing(ctx context.Context, p string) (string, error) {
-	top := ""
-	for ; p != "/"; p = path.Dir(p) {
-		_, err := s.fs.Stat(ctx, p)
-		switch {
-		case err == nil:
-			return top, nil
-		case !errors.Is(err, iofs.ErrNotExist):
-			return "", err
-		}
-		top = p
+func (s *Store) open(ctx context.Context) error {
+	lib := s.Path(libDir, s.month())
+	missing, err := Missing(ctx, s.fs, lib)
+	if err != nil {
+		return s.fail("look into", err)
 	}
-	return top, nil
+	if len(missing) == 0 {
+		return nil // that it can be written shows at the first Put; the application's folder is made in any case
+	}
+	for _, p := range missing { // also when it fails: the call may have had its effect
+		s.remember(p, false)
+	}
+	if err := s.fs.Mkdir(ctx, lib, 0o755); err != nil {
+		return s.fail("make", err)
+	}
+	for _, p := range missing { // whatever the umask made of them: what is below stays private where it has to be
+		if fs.Within(s.root, p) {
+			if err := s.fs.Chmod(ctx, p, 0o755); err != nil {
+				return s.fail("make", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Missing lists p and the folders above it that do not exist, the topmost first.
+//
+// Errors: those of f; a file on the way.
+func Missing(ctx context.Context, f fs.FileSystem, p string) ([]string, error) {
+	var out []string
+	for p = path.Clean(p); p != "/"; p = path.Dir(p) {
+		info, err := f.Stat(ctx, p)
+		switch {
+		case err == nil && !info.IsDir:
+			return nil, fmt.Errorf("%s is a file", p)
+		case err == nil:
+			return out, nil
+		case !errors.Is(err, iofs.ErrNotExist):
+			return nil, err
+		}
+		out = slices.Insert(out, 0, p)
+	}
+	return out, nil
 }
 
 func (s *Store) fail(op string, err error) error {
 	return &Error{Op: op, URI: s.fs.URI() + s.root, User: s.user, Err: err}
 }
 
-func (s *Store) remember(p string) {
+func (s *Store) remember(p string, tree bool) {
 	s.mu.Lock()
-	s.new = append(s.new, p)
+	s.new = append(s.new, made{p, tree})
 	s.mu.Unlock()
 }
 
@@ -119,15 +148,15 @@ func (s *Store) Path(elem ...string) string { return path.Join(append([]string{s
 func (s *Store) FS() fs.FileSystem { return s.fs }
 
 // MakeApplication makes the folder of an application, for its owner only, and returns its URI. It is the check that the root can be
-// written.
+// written. The folder says which files below lib the application uses, until it is removed.
 //
 // Errors: *Error.
 func (s *Store) MakeApplication(ctx context.Context, id string) (string, error) {
 	p := s.Path(id)
-	if err := s.fs.Mkdir(ctx, p, 0o700); err != nil {
+	s.remember(p, true)
+	if err := s.fs.Mkdir(ctx, path.Join(p, usesPrefix+s.month()), 0o700); err != nil {
 		return "", s.fail("write to", err)
 	}
-	s.remember(p)
 	if err := s.fs.Chmod(ctx, p, 0o700); err != nil {
 		return "", s.fail("write to", err)
 	}
@@ -145,8 +174,9 @@ func RemoveApplication(ctx context.Context, f fs.FileSystem, dir string) error {
 	return nil
 }
 
-// Undo removes what this Store made: the application's folder and the files that were uploaded, newest first. It is for a submission
-// that failed; files that were there before stay. ctx may have ended already: Undo takes its own time, ten seconds at most.
+// Undo removes what this Store made: the application's folder, the files that were uploaded, and the folders that are empty, newest first.
+// It is for a submission that failed; files that were there before stay. ctx may have ended already: Undo takes its own time, ten seconds
+// at most.
 func (s *Store) Undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -155,9 +185,10 @@ func (s *Store) Undo(ctx context.Context) error {
 	s.new = nil
 	s.mu.Unlock()
 	var errs []error
-	for i := len(list) - 1; i >= 0; i-- {
-		if err := s.fs.Remove(ctx, list[i], true); err != nil {
-			errs = append(errs, fmt.Errorf("staging: remove %s%s: %w", s.fs.URI(), list[i], err))
+	for _, m := range slices.Backward(list) {
+		err := s.fs.Remove(ctx, m.path, m.tree)
+		if err != nil && (m.tree || !errors.Is(err, syscall.ENOTEMPTY)) {
+			errs = append(errs, fmt.Errorf("staging: remove %s%s: %w", s.fs.URI(), m.path, err))
 		}
 	}
 	return errors.Join(errs...)

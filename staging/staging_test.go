@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -297,5 +298,148 @@ func TestURL(t *testing.T) {
 		if u, err := yarnURL(bad); err == nil {
 			t.Errorf("%q: %v", bad, u)
 		}
+	}
+}
+
+// dying ends the context at the first call of op below a folder, after its effect, as Ctrl-C does at the worst moment.
+type dying struct {
+	fs.FileSystem
+	op     string
+	cancel context.CancelFunc
+}
+
+func (d dying) Mkdir(ctx context.Context, p string, perm uint32) error {
+	err := d.FileSystem.Mkdir(ctx, p, perm)
+	if d.op == "mkdir" {
+		d.cancel()
+		return errors.Join(err, context.Canceled) // the answer is lost
+	}
+	return err
+}
+
+func (d dying) Chmod(ctx context.Context, p string, perm uint32) error {
+	if d.op == "chmod" {
+		d.cancel()
+		return context.Canceled
+	}
+	return d.FileSystem.Chmod(ctx, p, perm)
+}
+
+func (d dying) Rename(ctx context.Context, from, to string) error {
+	if d.op == "rename" {
+		d.cancel()
+		return context.Canceled
+	}
+	return d.FileSystem.Rename(ctx, from, to)
+}
+
+func TestInterruptedOpenLeavesNothing(t *testing.T) {
+	for _, op := range []string{"mkdir", "chmod", "rename"} {
+		f := mem.New("nn")
+		ctx, cancel := context.WithCancel(t.Context())
+		d := dying{f, op, cancel}
+		s, err := Open(ctx, d, "/user/ann/.thalweg", "ann")
+		if err == nil {
+			if _, err = s.Put(ctx, local(t, "job", "x"), nil); err == nil {
+				t.Errorf("%s: accepted", op)
+			}
+			if err := s.Undo(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := f.Stat(t.Context(), "/user"); !errors.Is(err, iofs.ErrNotExist) {
+			t.Errorf("%s: left behind: %v", op, err)
+		}
+	}
+}
+
+// A submission that fails takes away what is its own, also when it made the folders that another one uses by now.
+func TestUndoLeavesOthersFiles(t *testing.T) {
+	f := mem.New("nn")
+	one, two := open(t, f), open(t, f)
+	if _, err := two.Put(t.Context(), local(t, "job", "two"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.MakeApplication(t.Context(), "application_1_0002"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Put(t.Context(), local(t, "job", "one"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, f, "/"); len(got) != 1 {
+		t.Errorf("left: %v, want the other's file", got)
+	}
+	if _, err := f.Stat(t.Context(), two.Path("application_1_0002")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	f := mem.New("nn")
+	at := func(day string) *Store {
+		t.Helper()
+		s := open(t, f)
+		now, err := time.Parse(time.DateOnly, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.now = now
+		if err := s.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	stage := func(day, app string) Artifact {
+		t.Helper()
+		s := at(day)
+		a, err := s.Put(t.Context(), local(t, "job", "content"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if app != "" {
+			if _, err := s.MakeApplication(t.Context(), app); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A client that was killed while it sent.
+		w, err := f.Create(t.Context(), s.uploads()+"/0-job", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	base := "/user/ann/.thalweg/lib/"
+	stage("2026-01-31", "")
+	stage("2026-02-01", "application_1_0002")
+	last, present := stage("2026-03-30", ""), stage("2026-04-01", "application_1_0004")
+	if last.URI == present.URI || last.SHA256 != present.SHA256 {
+		t.Errorf("%s and %s: each month has its own", last.URI, present.URI)
+	}
+	check := func(s *Store, want ...string) {
+		t.Helper()
+		removed, err := s.Sweep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Join(removed, " ") != strings.Join(want, " ") {
+			t.Errorf("removed\n%v, want\n%v", removed, want)
+		}
+	}
+	check(at("2026-04-02"), base+".upload-2026-01-31", base+".upload-2026-02-01", base+".upload-2026-03-30", base+"2026-01")
+	check(at("2026-04-02"))
+	check(at("2026-05-31"), base+".upload-2026-04-01", base+"2026-03")
+	// What a running application uses stays, however old; it ends with the application's folder.
+	if err := RemoveApplication(t.Context(), f, "/user/ann/.thalweg/application_1_0002"); err != nil {
+		t.Fatal(err)
+	}
+	check(at("2026-06-01"), base+"2026-02")
+	if got := files(t, f, "/"); len(got) != 1 || "mem://nn"+got[0] != present.URI {
+		t.Errorf("left: %v, want %s", got, present.URI)
 	}
 }

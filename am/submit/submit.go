@@ -6,11 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	iofs "io/fs"
-	"net/url"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +23,6 @@ import (
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/staging"
-	"github.com/thalweg/thalweg/yarnrpc/client"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/token"
@@ -89,11 +86,10 @@ func (e *LibError) Error() string {
 
 // Submit brings the application to YARN.
 //
-// Errors: *client.UnreachableError, *client.QueueNotFoundError, *client.SubmissionError, *staging.Error, *SizeError, *LibError, and others
-// of one line.
+// Errors: *ConfigError, *client.UnreachableError, *client.QueueNotFoundError, *client.SubmissionError, *staging.Error, *SizeError,
+// *LibError, and others of one line.
 func Submit(ctx context.Context, r Request) (res *Result, err error) {
 	r.Config = r.Config.Clone()
-	qualify(r.Config, r.Hadoop)
 	s := &submission{Request: r, start: time.Now(), last: time.Now(), res: &Result{JobID: graph.NewID().String()}}
 	defer func() {
 		if err != nil {
@@ -109,6 +105,9 @@ func Submit(ctx context.Context, r Request) (res *Result, err error) {
 		}
 	}
 	if _, err := memory.ForTaskManager(r.Config); err != nil {
+		return nil, err
+	}
+	if err := s.qualify(); err != nil {
 		return nil, err
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -137,6 +136,12 @@ type submission struct {
 	res         *Result
 	store       *staging.Store
 	submitted   bool
+	made        []made
+}
+
+type made struct {
+	uri   string
+	paths []string
 }
 
 func (s *submission) phase(name string) {
@@ -147,6 +152,11 @@ func (s *submission) phase(name string) {
 	if s.OnPhase != nil {
 		s.OnPhase(p)
 	}
+}
+
+// undoing notes paths of the file system of uri that undo removes when the submission fails: files, and folders with nothing in them.
+func (s *submission) undoing(uri string, paths ...string) {
+	s.made = append(s.made, made{uri, paths})
 }
 
 func (s *submission) undo(ctx context.Context) error {
@@ -161,206 +171,17 @@ func (s *submission) undo(ctx context.Context) error {
 	if s.store != nil {
 		errs = append(errs, s.store.Undo(ctx))
 	}
+	for _, m := range slices.Backward(s.made) {
+		f, _, err := s.FS.Resolve(ctx, m.uri)
+		if err != nil {
+			continue // it was never there
+		}
+		for _, p := range slices.Backward(m.paths) {
+			_ = f.Remove(ctx, p, false) // what somebody else put something into stays
+		}
+		_ = f.Close() // nothing is open
+	}
 	return errors.Join(errs...)
-}
-
-// prepare runs the two sides at the same time: what the ResourceManager says, and what the file system says.
-func (s *submission) prepare(ctx context.Context) error {
-	side, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type outcome struct{ yarn, fs error }
-	var got outcome
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		got.fs = s.checkFiles(side)
-	}()
-	if got.yarn = s.checkYARN(side); got.yarn != nil {
-		cancel()
-	}
-	<-done
-	if got.yarn != nil {
-		return got.yarn
-	}
-	if got.fs == nil && config.CheckpointDir.Value(s.Config) == "" { // only now: both sides read the configuration
-		config.CheckpointDir.Set(s.Config, s.store.URI(staging.CheckpointDir))
-	}
-	return got.fs
-}
-
-// SizeError says that a container is larger than the cluster grants.
-type SizeError struct {
-	What    string // "application master", "TaskManager"
-	Size    yarn.Resource
-	Largest yarn.Resource
-	Keys    string
-}
-
-func (e *SizeError) Error() string {
-	return fmt.Sprintf("submit: the container of the %s (%s) is larger than the cluster's maximum (%s): lower %s", e.What, e.Size, e.Largest, e.Keys)
-}
-
-// sizes are the containers of the two kinds.
-func sizes(c config.Configuration) (master, worker yarn.Resource) {
-	mb := func(b config.Bytes) int64 { return (int64(b) + 1<<20 - 1) >> 20 }
-	return yarn.Resource{MemoryMB: mb(config.JobManagerMemory.Value(c)), VCores: int32(config.YarnMasterCores.Value(c))}, //nolint:gosec // cores are few
-		yarn.Resource{MemoryMB: mb(config.TaskManagerMemory.Value(c)), VCores: int32(memory.WorkerCores(c))} //nolint:gosec // cores are few
-}
-
-func (s *submission) checkYARN(ctx context.Context) error {
-	id, largest, err := s.YARN.NewApplication(ctx)
-	if err != nil {
-		return err
-	}
-	s.res.ID = id
-	master, worker := sizes(s.Config)
-	if !master.Fits(largest) {
-		return &SizeError{"application master", master, largest, config.JobManagerMemory.Key + " or " + config.YarnMasterCores.Key}
-	}
-	if !worker.Fits(largest) {
-		return &SizeError{"TaskManager", worker, largest, config.TaskManagerMemory.Key + " or " + config.YarnContainerCores.Key}
-	}
-	name := s.queue()
-	q, err := s.YARN.Queue(ctx, name)
-	switch {
-	case err != nil:
-		var missing *client.QueueNotFoundError
-		if errors.As(err, &missing) {
-			return fmt.Errorf("%w (set with %s)", err, config.YarnQueue.Key)
-		}
-		return err
-	case q.GetState() != yarnpb.QueueStateProto_Q_RUNNING:
-		return fmt.Errorf("submit: queue %q accepts no applications (%s): choose another with -D%s=...", name, q.GetState(), config.YarnQueue.Key)
-	case len(q.GetChildQueues()) > 0:
-		return fmt.Errorf("submit: queue %q is a parent queue: choose one of its children with -D%s=...", name, config.YarnQueue.Key)
-	}
-	return nil
-}
-
-func (s *submission) queue() string {
-	if q := config.YarnQueue.Value(s.Config); q != "" {
-		return q
-	}
-	return "default"
-}
-
-// Root is the URI of the staging root: yarn.staging-directory, else .thalweg in the user's home of the default file system.
-func Root(c config.Configuration, hadoop *conf.Configuration, user string) (string, error) {
-	def, err := hadoop.DefaultFS()
-	if err != nil {
-		return "", err
-	}
-	root := config.YarnStaging.Value(c)
-	switch {
-	case root == "":
-		root = strings.TrimSuffix(def, "/") + "/user/" + user + "/.thalweg"
-	case strings.HasPrefix(root, "/"):
-		root = strings.TrimSuffix(def, "/") + root
-	}
-	if u, err := url.Parse(root); err != nil || u.Scheme == "" || u.Path == "" || u.Path == "/" {
-		return "", fmt.Errorf("submit: %s = %q is no folder: give a URI such as hdfs://namenode:8020/user/%s/.thalweg", config.YarnStaging.Key, root, user)
-	}
-	return root, nil
-}
-
-// Qualify writes the default file system's address into a URI without one (hdfs:///x), so that it names the same folder everywhere.
-func Qualify(uri string, hadoop *conf.Configuration) string {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme == "" || u.Scheme == "file" || u.Host != "" || u.Path == "" {
-		return uri
-	}
-	def, err := hadoop.DefaultFS()
-	if err != nil {
-		return uri
-	}
-	if d, err := url.Parse(def); err == nil && d.Scheme == u.Scheme {
-		u.Host = d.Host
-		return u.String()
-	}
-	return uri
-}
-
-// qualify does so for all options that name folders.
-func qualify(c config.Configuration, hadoop *conf.Configuration) {
-	for _, o := range []*config.Option[string]{config.CheckpointDir, config.SavepointDir, config.SavepointPath, config.HADir, config.YarnStaging} {
-		if v := o.Value(c); v != "" {
-			o.Set(c, Qualify(v, hadoop))
-		}
-	}
-}
-
-func (s *submission) checkFiles(ctx context.Context) error {
-	root, err := Root(s.Config, s.Hadoop, s.User)
-	if err != nil {
-		return err
-	}
-	f, p, err := s.FS.Resolve(ctx, root)
-	if err != nil {
-		return s.unreachable(config.YarnStaging.Key, root, err)
-	}
-	if s.store, err = staging.Open(ctx, f, p, s.User); err != nil {
-		return s.unreachable(config.YarnStaging.Key, root, err)
-	}
-	if config.CheckpointDir.Value(s.Config) == "" {
-		return nil // below the staging root, see prepare
-	}
-	return s.checkCheckpoints(ctx)
-}
-
-// unreachable names the key of an address that nobody answers at.
-func (s *submission) unreachable(key, uri string, err error) error {
-	if errors.Is(err, fs.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		var st *staging.Error
-		if errors.As(err, &st) {
-			err = st.Err
-		}
-		from := key
-		if !config.YarnStaging.IsSet(s.Config) && key == config.YarnStaging.Key {
-			from = conf.KeyDefaultFS
-			if file := s.Hadoop.Source(conf.KeyDefaultFS); file != "" {
-				from += " in " + file
-			}
-		}
-		return fmt.Errorf("submit: the file system of %s does not answer within %s: %w (address from %s: check it, and that the NameNode runs)",
-			uri, config.ClientConnectTimeout.Value(s.Config), err, from)
-	}
-	return err
-}
-
-// checkCheckpoints makes the folder and writes a file into it: a job that can never store a checkpoint is refused here.
-func (s *submission) checkCheckpoints(ctx context.Context) error {
-	uri := config.CheckpointDir.Value(s.Config)
-	if strings.HasPrefix(uri, "/") || strings.HasPrefix(uri, "file:") {
-		return nil // a folder of the nodes, which this machine need not have
-	}
-	f, p, err := s.FS.Resolve(ctx, uri)
-	if err != nil {
-		return s.unreachable(config.CheckpointDir.Key, uri, err)
-	}
-	made := false
-	if _, serr := f.Stat(ctx, p); errors.Is(serr, iofs.ErrNotExist) {
-		made = true
-		err = f.Mkdir(ctx, p, 0o700)
-	}
-	name := make([]byte, 8)
-	_, _ = rand.Read(name) // never fails, by its contract
-	probe := path.Join(p, ".probe-"+hex.EncodeToString(name))
-	if err == nil {
-		err = fs.WriteFile(ctx, f, probe, nil, false)
-	}
-	if err == nil {
-		err = f.Remove(ctx, probe, false)
-	}
-	if err == nil {
-		return nil
-	}
-	if made {
-		_ = f.Remove(ctx, p, false) // only when empty; the first error is the one to tell
-	}
-	if errors.Is(err, iofs.ErrPermission) {
-		return fmt.Errorf("submit: the checkpoint folder %s cannot be written by user %s: choose another with -D%s=..., or change its permissions", uri, s.User, config.CheckpointDir.Key)
-	}
-	return s.unreachable(config.CheckpointDir.Key, uri, fmt.Errorf("submit: the checkpoint folder %s cannot be written: %w (%s)", uri, err, config.CheckpointDir.Key))
 }
 
 func (s *submission) stage(ctx context.Context, files []string) error {

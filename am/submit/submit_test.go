@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,9 +20,12 @@ import (
 	"github.com/thalweg/thalweg/am"
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/submit"
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/mem"
+	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/yarnrpc/client"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
@@ -176,13 +180,21 @@ func TestFaults(t *testing.T) {
 		change func(r *rig)
 		want   []string
 	}{
-		"queue":          {conf: config.Configuration{"yarn.application.queue": "nowhere"}, want: []string{`"nowhere" does not exist`, "yarn.application.queue"}},
-		"master size":    {conf: config.Configuration{"jobmanager.memory.process.size": "64gb"}, want: []string{"application master", "65536 MiB", "8192 MiB", "jobmanager.memory.process.size"}},
-		"worker size":    {conf: config.Configuration{"taskmanager.memory.process.size": "64gb"}, want: []string{"TaskManager", "taskmanager.memory.process.size"}},
-		"worker cores":   {conf: config.Configuration{"taskmanager.numberOfTaskSlots": "99"}, want: []string{"99 vcores", "yarn.containers.vcores"}},
-		"too small":      {conf: config.Configuration{"taskmanager.memory.process.size": "128mb", "state.backend.type": "pebble", "taskmanager.memory.managed.fraction": "0.9"}, want: []string{"taskmanager.memory.process.size"}},
-		"staging URI":    {conf: config.Configuration{"yarn.staging-directory": "mem://nn"}, want: []string{"yarn.staging-directory", "no folder"}},
-		"staging scheme": {conf: config.Configuration{"yarn.staging-directory": "ftp://x/y"}, want: []string{"ftp"}},
+		"queue":            {conf: config.Configuration{"yarn.application.queue": "nowhere"}, want: []string{`"nowhere" does not exist`, "yarn.application.queue"}},
+		"master size":      {conf: config.Configuration{"jobmanager.memory.process.size": "64gb"}, want: []string{"application master", "65536 MiB", "8192 MiB", "jobmanager.memory.process.size"}},
+		"worker size":      {conf: config.Configuration{"taskmanager.memory.process.size": "64gb"}, want: []string{"TaskManager", "taskmanager.memory.process.size"}},
+		"worker cores":     {conf: config.Configuration{"taskmanager.numberOfTaskSlots": "99"}, want: []string{"99 vcores", "yarn.containers.vcores"}},
+		"too small":        {conf: config.Configuration{"taskmanager.memory.process.size": "128mb", "state.backend.type": "pebble", "taskmanager.memory.managed.fraction": "0.9"}, want: []string{"taskmanager.memory.process.size"}},
+		"staging URI":      {conf: config.Configuration{"yarn.staging-directory": "mem://nn"}, want: []string{"yarn.staging-directory", "no folder"}},
+		"staging scheme":   {conf: config.Configuration{"yarn.staging-directory": "ftp://x/y"}, want: []string{"ftp"}},
+		"checkpoints here": {conf: config.Configuration{"execution.checkpointing.dir": "file:///tmp/x"}, want: []string{"execution.checkpointing.dir = file:///tmp/x", "local disk", "mem://nn/tmp/x"}},
+		"savepoints here":  {conf: config.Configuration{"execution.checkpointing.savepoint-dir": "file:///tmp/x"}, want: []string{"execution.checkpointing.savepoint-dir", "local disk"}},
+		"savepoints there": {conf: config.Configuration{"execution.checkpointing.savepoint-dir": "s3://b/x"}, want: []string{"execution.checkpointing.savepoint-dir = s3://b/x", "no file system for this scheme"}},
+		"HA here":          {conf: config.Configuration{"high-availability.storageDir": "file:///tmp/x"}, want: []string{"high-availability.storageDir", "local disk"}},
+		"staging here":     {conf: config.Configuration{"yarn.staging-directory": "file:///tmp/x"}, want: []string{"yarn.staging-directory", "local disk"}},
+		"savepoint here":   {conf: config.Configuration{"execution.state-recovery.path": "file:///tmp/x"}, want: []string{"execution.state-recovery.path", "local disk"}},
+		"savepoint scheme": {conf: config.Configuration{"execution.state-recovery.path": "s3://b/x"}, want: []string{"execution.state-recovery.path = s3://b/x"}},
+		"no savepoint":     {conf: config.Configuration{"execution.state-recovery.path": "/sp/none"}, want: []string{"execution.state-recovery.path", "mem://nn/sp/none", "no checkpoint or savepoint there"}},
 		"program": {change: func(r *rig) { _ = os.Remove(filepath.Join(r.req.LibDir, am.TaskManagerBinary)) },
 			want: []string{am.TaskManagerBinary, "THALWEG_LIB_DIR"}},
 		"staging": {change: func(r *rig) { r.fs = readonly{r.fs, "/user", iofs.ErrPermission} }, want: []string{"user ann may not write", "mem://nn/user/ann/.thalweg", "yarn.staging-directory"}},
@@ -213,6 +225,10 @@ func TestFaults(t *testing.T) {
 			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
+			}
+			var key *submit.ConfigError
+			if len(c.want) > 0 && strings.Contains(c.want[0], "execution.") && (!errors.As(err, &key) || !strings.Contains(c.want[0], key.Key)) {
+				t.Errorf("%T %v: want a *ConfigError that names %s", err, err, c.want[0])
 			}
 			if left := r.files(); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
@@ -308,13 +324,8 @@ func (a aged) List(ctx context.Context, dir string) ([]fs.Info, error) {
 
 func TestRoot(t *testing.T) {
 	h := conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020/"})
-	for in, want := range map[string]string{"hdfs:///x/y": "hdfs://nn:8020/x/y", "hdfs://a/x": "hdfs://a/x", "/x": "/x", "file:///x": "file:///x", "s3:///x": "s3:///x", ":": ":"} {
-		if got := submit.Qualify(in, h); got != want {
-			t.Errorf("Qualify(%q) = %s, want %s", in, got, want)
-		}
-	}
 	for in, want := range map[string]string{
-		"": "hdfs://nn:8020/user/ann/.thalweg", "/apps/t": "hdfs://nn:8020/apps/t", "hdfs://other/x": "hdfs://other/x", "file:///tmp/x": "file:///tmp/x",
+		"": "hdfs://nn:8020/user/ann/.thalweg", "/apps/t": "hdfs://nn:8020/apps/t", "hdfs://other/x": "hdfs://other/x",
 	} {
 		c := config.Configuration{}
 		if in != "" {
@@ -322,6 +333,138 @@ func TestRoot(t *testing.T) {
 		}
 		if got, err := submit.Root(c, h, "ann"); err != nil || got != want {
 			t.Errorf("Root(%q) = %s, %v; want %s", in, got, err, want)
+		}
+	}
+}
+
+// A folder means the same in every container, or is refused.
+func TestFolder(t *testing.T) {
+	hdfs, here := conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020/"}), conf.FromMap(map[string]string{"fs.defaultFS": "file:///"})
+	for _, c := range []struct {
+		hadoop   *conf.Configuration
+		in, want string // "" for refused
+	}{
+		{hdfs, "hdfs:///x/y", "hdfs://nn:8020/x/y"}, {hdfs, "hdfs:/x", "hdfs://nn:8020/x"}, {hdfs, "hdfs://a/x", "hdfs://a/x"}, {hdfs, "/x", "hdfs://nn:8020/x"}, {hdfs, "s3://b/x", "s3://b/x"},
+		{hdfs, "file:///x", ""}, {hdfs, "file:/x", ""}, {hdfs, "x", ""}, {hdfs, "./x", ""}, {hdfs, "-Dx=y", ""}, {hdfs, ":", ""}, {hdfs, "hdfs:x", ""}, {hdfs, "hdfs://nn:8020", ""},
+		{here, "/x", "file:///x"}, {here, "file:///x", "file:///x"}, {here, "hdfs://a/x", "hdfs://a/x"},
+	} {
+		got, err := submit.Folder("some.key", c.in, c.hadoop)
+		if got != c.want {
+			t.Errorf("Folder(%q) = %q, %v; want %q", c.in, got, err, c.want)
+		}
+		var key *submit.ConfigError
+		if c.want == "" && (!errors.As(err, &key) || !strings.Contains(err.Error(), "some.key = ") || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("Folder(%q): %v", c.in, err)
+		}
+	}
+}
+
+// counted ends the context at its n-th operation, after that has had its effect or instead of it.
+type counted struct {
+	fs.FileSystem
+	n      *atomic.Int64
+	end    context.CancelFunc
+	before bool
+}
+
+func (c counted) do(f func() error) error {
+	n := c.n.Add(-1)
+	if n == 0 && c.before {
+		c.end()
+		return context.Canceled
+	}
+	err := f()
+	if n == 0 {
+		c.end()
+		return context.Canceled
+	}
+	return err
+}
+
+func (c counted) Mkdir(ctx context.Context, p string, perm uint32) error {
+	return c.do(func() error { return c.FileSystem.Mkdir(ctx, p, perm) })
+}
+
+func (c counted) Chmod(ctx context.Context, p string, perm uint32) error {
+	return c.do(func() error { return c.FileSystem.Chmod(ctx, p, perm) })
+}
+
+func (c counted) Rename(ctx context.Context, from, to string) error {
+	return c.do(func() error { return c.FileSystem.Rename(ctx, from, to) })
+}
+
+func (c counted) Stat(ctx context.Context, p string) (info fs.Info, err error) {
+	return info, c.do(func() error { info, err = c.FileSystem.Stat(ctx, p); return err })
+}
+
+func (c counted) Create(ctx context.Context, p string, overwrite bool) (w fs.Writer, err error) {
+	return w, c.do(func() error { w, err = c.FileSystem.Create(ctx, p, overwrite); return err })
+}
+
+// Wherever a submission ends, nothing of it is left.
+func TestSubmissionInterruptedAnywhereLeavesNothing(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		for k := int64(1); ; k++ {
+			r := newRig(t)
+			r.req.Config["execution.checkpointing.dir"] = "/ckp/orders"
+			ctx, cancel := context.WithCancel(t.Context())
+			var n atomic.Int64
+			n.Store(k)
+			under := r.fs
+			r.fs = counted{under, &n, cancel, before}
+			_, err := submit.Submit(ctx, r.req)
+			over := ctx.Err() == nil
+			cancel()
+			r.fs = under
+			if over {
+				if err != nil || k < 10 {
+					t.Errorf("operation %d: %v", k, err)
+				}
+				break
+			}
+			if err == nil { // the last thing that happened was the sweep's
+				continue
+			}
+			if left := r.files(); len(left) > 0 {
+				t.Errorf("ended at operation %d (before: %v) by %v; left behind: %v", k, before, err, left)
+			}
+		}
+	}
+}
+
+func TestStartsFromASavepoint(t *testing.T) {
+	r := newRig(t)
+	st := storage.New(r.fs, "/sp", graph.JobID{ID: graph.NewID()})
+	dir, _, err := st.WriteMetadata(t.Context(), st.CheckpointDir(1), metadata.Checkpoint{ID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := strings.TrimSuffix(strings.TrimPrefix(dir, "mem://nn"), "/_metadata")
+	r.req.Config["execution.state-recovery.path"] = p // of the default file system
+	if _, err := submit.Submit(t.Context(), r.req); err != nil {
+		t.Errorf("a whole one: %v", err)
+	}
+	before := r.files()
+	for _, c := range []struct {
+		want   string
+		change func() error
+	}{
+		{"truncated", func() error { return fs.WriteFile(t.Context(), r.fs, p+"/_metadata", []byte("TH"), true) }},
+		{"has no _metadata", func() error { return r.fs.Remove(t.Context(), p+"/_metadata", false) }},
+		{"no checkpoint or savepoint there", func() error { return r.fs.Remove(t.Context(), p, true) }},
+	} {
+		if err := c.change(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := submit.Submit(t.Context(), r.req)
+		var key *submit.ConfigError
+		if !errors.As(err, &key) || key.Key != "execution.state-recovery.path" || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "mem://nn"+p) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+		for _, left := range r.files() {
+			if !slices.Contains(before, left) {
+				t.Errorf("left behind: %s", left)
+			}
 		}
 	}
 }

@@ -17,7 +17,8 @@ const (
 )
 
 // sweep removes the folders of applications that YARN says have ended: those that were killed from outside had no time to do it. What
-// YARN does not know stays, since it may run on another cluster that shares the file system. Nothing that goes wrong here matters.
+// YARN does not know stays, since it may run on another cluster that shares the file system. Then it removes the files of past months that no
+// application uses. Nothing that goes wrong here matters.
 func (s *submission) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
@@ -32,7 +33,7 @@ func (s *submission) sweep(ctx context.Context) {
 			continue
 		}
 		if n++; n > sweepMost {
-			return
+			break
 		}
 		rep, err := s.YARN.Report(ctx, id)
 		if err != nil {
@@ -45,5 +46,8 @@ func (s *submission) sweep(ctx context.Context) {
 			}
 		default:
 		}
+	}
+	if removed, err := s.store.Sweep(ctx); err == nil && len(removed) > 0 {
+		s.Logger.Info().Strs("paths", removed).Msg("old files removed from the staging folder")
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/control"
-	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/configfile"
 	"github.com/thalweg/thalweg/fs"
@@ -216,7 +215,7 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &target{Target: t, qualify: func(uri string) string { return uri }, close: t.REST.Close}, nil
+		return &target{Target: t, folder: func(_ context.Context, _, uri string) (string, error) { return uri, nil }, close: t.REST.Close}, nil
 	}
 	k, err := c.connect(cfg)
 	if err != nil {
@@ -229,7 +228,7 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 		k.close()
 		return nil, err
 	}
-	return &target{Target: t, qualify: func(uri string) string { return submit.Qualify(uri, k.hadoop) }, app: func(ctx context.Context) (control.Application, error) {
+	return &target{Target: t, folder: k.folder, app: func(ctx context.Context) (control.Application, error) {
 		return control.Get(ctx, k.yarn, t.App.ID)
 	}, close: func() { t.REST.Close(); k.close() }}, nil
 }
@@ -237,7 +236,7 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 // target is a job and what is needed to name folders for it.
 type target struct {
 	*control.Target
-	qualify func(uri string) string
-	app     func(ctx context.Context) (control.Application, error) // asks YARN; nil without an application on YARN
-	close   func()
+	folder func(ctx context.Context, flag, uri string) (string, error) // the URI of a folder for all containers
+	app    func(ctx context.Context) (control.Application, error)      // asks YARN; nil without an application on YARN
+	close  func()
 }

@@ -63,6 +63,7 @@ func exitCode(err error) int {
 		art     *artifact.Error
 		queue   *client.QueueNotFoundError
 		size    *submit.SizeError
+		option  *submit.ConfigError
 		lib     *submit.LibError
 		stage   *staging.Error
 		rm      *client.UnreachableError
@@ -76,7 +77,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &rm), errors.As(err, &master), errors.Is(err, fs.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable
-	case errors.As(err, &usage), errors.As(err, &art), errors.As(err, &queue), errors.As(err, &size), errors.As(err, &lib), errors.As(err, &stage),
+	case errors.As(err, &usage), errors.As(err, &art), errors.As(err, &queue), errors.As(err, &size), errors.As(err, &option), errors.As(err, &lib), errors.As(err, &stage),
 		errors.As(err, &refused), errors.Is(err, control.ErrNotGiven), errors.Is(err, control.ErrNotFound), strings.HasPrefix(err.Error(), "unknown command"):
 		return exitUsage
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -57,10 +58,12 @@ func (c *cli) savepointCommand() *cobra.Command {
 				s.Dir = args[1]
 			}
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
-				s.Dir = t.qualify(s.Dir)
+				if err := c.into(ctx, t, "folder", &s); err != nil {
+					return err
+				}
 				id, err := t.REST.TriggerSavepoint(ctx, t.Job.ID, s)
 				if err != nil {
-					return err
+					return noFolder(s, "an argument (thalweg savepoint ... FOLDER)", err)
 				}
 				if detached {
 					return c.tell(t, map[string]any{"event": "triggered", "triggerId": id}, "Savepoint triggered: %s\n", id)
@@ -68,7 +71,7 @@ func (c *cli) savepointCommand() *cobra.Command {
 				return c.within(ctx, "savepoint", id, func(ctx context.Context) error {
 					path, err := t.REST.AwaitSavepoint(ctx, t.Job.ID, id)
 					if err != nil {
-						return err
+						return noFolder(s, "an argument (thalweg savepoint ... FOLDER)", err)
 					}
 					return c.tell(t, map[string]any{"event": "savepoint", "location": path}, "Savepoint completed: %s\n", path)
 				})
@@ -78,6 +81,26 @@ func (c *cli) savepointCommand() *cobra.Command {
 	formatFlag(cmd, &s.Format)
 	cmd.Flags().BoolVar(&detached, "detached", false, "-detached: print the trigger's id and return")
 	return cmd
+}
+
+// into makes the folder of s one that all containers of t see. flag names it in messages.
+func (c *cli) into(ctx context.Context, t *target, flag string, s *control.SavepointRequest) error {
+	if s.Dir == "" {
+		return nil // the job's own, if it has one
+	}
+	dir, err := t.folder(ctx, flag, s.Dir)
+	s.Dir = dir
+	return err
+}
+
+// noFolder adds what to do to the refusal of a savepoint for which nobody names a folder.
+func noFolder(s control.SavepointRequest, what string, err error) error {
+	var refused *control.StatusError
+	var failed *control.OperationError
+	if s.Dir != "" || !errors.As(err, &refused) && !errors.As(err, &failed) || !strings.Contains(err.Error(), config.SavepointDir.Key+" is not set") {
+		return err
+	}
+	return &usageError{fmt.Errorf("no folder for the savepoint: give it with %s, or to the job with -D%s=... when it starts", what, config.SavepointDir.Key)}
 }
 
 // isJobID reports whether s has the form of one: 32 hex digits.
@@ -98,10 +121,12 @@ func (c *cli) stopCommand() *cobra.Command {
 				return err
 			}
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
-				s.Dir = t.qualify(s.Dir)
+				if err := c.into(ctx, t, "-p/--savepointPath", &s); err != nil {
+					return err
+				}
 				id, err := t.REST.TriggerStop(ctx, t.Job.ID, s)
 				if err != nil {
-					return err
+					return noFolder(s, "-p/--savepointPath", err)
 				}
 				if detached {
 					return c.tell(t, map[string]any{"event": "triggered", "triggerId": id}, "Stop triggered: %s\n", id)
@@ -109,7 +134,7 @@ func (c *cli) stopCommand() *cobra.Command {
 				return c.within(ctx, "stop", id, func(ctx context.Context) error {
 					path, err := t.REST.AwaitSavepoint(ctx, t.Job.ID, id)
 					if err != nil {
-						return err
+						return noFolder(s, "-p/--savepointPath", err)
 					}
 					return c.tell(t, map[string]any{"event": "stopped", "location": path}, "Savepoint completed: %s\n", path)
 				})

@@ -1,0 +1,198 @@
+package submit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"path"
+	"strings"
+
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/config/memory"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/staging"
+	"github.com/thalweg/thalweg/yarnrpc/client"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
+	"github.com/thalweg/thalweg/yarnrpc/yarn"
+)
+
+// prepare runs the two sides at the same time: what the ResourceManager says, and what the file system says.
+func (s *submission) prepare(ctx context.Context) error {
+	side, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type outcome struct{ yarn, fs error }
+	var got outcome
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		got.fs = s.checkFiles(side)
+	}()
+	if got.yarn = s.checkYARN(side); got.yarn != nil {
+		cancel()
+	}
+	<-done
+	if got.yarn != nil {
+		return got.yarn
+	}
+	if got.fs == nil && config.CheckpointDir.Value(s.Config) == "" { // only now: both sides read the configuration
+		config.CheckpointDir.Set(s.Config, s.store.URI(staging.CheckpointDir))
+	}
+	return got.fs
+}
+
+// SizeError says that a container is larger than the cluster grants.
+type SizeError struct {
+	What    string // "application master", "TaskManager"
+	Size    yarn.Resource
+	Largest yarn.Resource
+	Keys    string
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("submit: the container of the %s (%s) is larger than the cluster's maximum (%s): lower %s", e.What, e.Size, e.Largest, e.Keys)
+}
+
+// sizes are the containers of the two kinds.
+func sizes(c config.Configuration) (master, worker yarn.Resource) {
+	mb := func(b config.Bytes) int64 { return (int64(b) + 1<<20 - 1) >> 20 }
+	return yarn.Resource{MemoryMB: mb(config.JobManagerMemory.Value(c)), VCores: int32(config.YarnMasterCores.Value(c))}, //nolint:gosec // cores are few
+		yarn.Resource{MemoryMB: mb(config.TaskManagerMemory.Value(c)), VCores: int32(memory.WorkerCores(c))} //nolint:gosec // cores are few
+}
+
+func (s *submission) checkYARN(ctx context.Context) error {
+	id, largest, err := s.YARN.NewApplication(ctx)
+	if err != nil {
+		return err
+	}
+	s.res.ID = id
+	master, worker := sizes(s.Config)
+	if !master.Fits(largest) {
+		return &SizeError{"application master", master, largest, config.JobManagerMemory.Key + " or " + config.YarnMasterCores.Key}
+	}
+	if !worker.Fits(largest) {
+		return &SizeError{"TaskManager", worker, largest, config.TaskManagerMemory.Key + " or " + config.YarnContainerCores.Key}
+	}
+	name := s.queue()
+	q, err := s.YARN.Queue(ctx, name)
+	switch {
+	case err != nil:
+		var missing *client.QueueNotFoundError
+		if errors.As(err, &missing) {
+			return fmt.Errorf("%w (set with %s)", err, config.YarnQueue.Key)
+		}
+		return err
+	case q.GetState() != yarnpb.QueueStateProto_Q_RUNNING:
+		return refuse(config.YarnQueue.Key, nil, "queue %q accepts no applications (%s): choose another with -D%s=...", name, q.GetState(), config.YarnQueue.Key)
+	case len(q.GetChildQueues()) > 0:
+		return refuse(config.YarnQueue.Key, nil, "queue %q is a parent queue: choose one of its children with -D%s=...", name, config.YarnQueue.Key)
+	}
+	return nil
+}
+
+func (s *submission) queue() string {
+	if q := config.YarnQueue.Value(s.Config); q != "" {
+		return q
+	}
+	return "default"
+}
+
+func (s *submission) checkFiles(ctx context.Context) error {
+	root, err := Root(s.Config, s.Hadoop, s.User)
+	if err != nil {
+		return err
+	}
+	for _, o := range folders() { // before anything is made
+		if v := o.Value(s.Config); v != "" {
+			if err := known(ctx, s.FS, o.Key, v); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.checkSavepoint(ctx); err != nil {
+		return err
+	}
+	f, p, err := s.FS.Resolve(ctx, root)
+	if err != nil {
+		return s.unreachable(config.YarnStaging.Key, root, err)
+	}
+	if s.store, err = staging.Open(ctx, f, p, s.User); err != nil {
+		return s.unreachable(config.YarnStaging.Key, root, err)
+	}
+	if config.CheckpointDir.Value(s.Config) == "" {
+		return nil // below the staging root, see prepare
+	}
+	return s.checkCheckpoints(ctx)
+}
+
+// checkSavepoint reads what the job is to start from. Whether it fits the graph is the application's to say: only there main runs.
+func (s *submission) checkSavepoint(ctx context.Context) error {
+	uri := config.SavepointPath.Value(s.Config)
+	if uri == "" {
+		return nil
+	}
+	_, err := storage.ReadMetadata(ctx, s.FS, uri)
+	if err == nil || ctx.Err() != nil || errors.Is(err, fs.ErrUnavailable) {
+		return s.unreachable(config.SavepointPath.Key, uri, err)
+	}
+	return refuse(config.SavepointPath.Key, err, "start from a savepoint (-s, %s): %s", config.SavepointPath.Key, strings.TrimPrefix(err.Error(), "storage: "))
+}
+
+// unreachable names the key of an address that nobody answers at.
+func (s *submission) unreachable(key, uri string, err error) error {
+	if errors.Is(err, fs.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		var st *staging.Error
+		if errors.As(err, &st) {
+			err = st.Err
+		}
+		from := key
+		if !config.YarnStaging.IsSet(s.Config) && key == config.YarnStaging.Key {
+			from = conf.KeyDefaultFS
+			if file := s.Hadoop.Source(conf.KeyDefaultFS); file != "" {
+				from += " in " + file
+			}
+		}
+		return fmt.Errorf("submit: the file system of %s does not answer within %s: %w (address from %s: check it, and that the NameNode runs)",
+			uri, config.ClientConnectTimeout.Value(s.Config), err, from)
+	}
+	return err
+}
+
+// checkCheckpoints makes the folder and writes a file into it: a job that can never store a checkpoint is refused here.
+func (s *submission) checkCheckpoints(ctx context.Context) error {
+	uri := config.CheckpointDir.Value(s.Config)
+	f, p, err := s.FS.Resolve(ctx, uri)
+	if err != nil {
+		return s.unreachable(config.CheckpointDir.Key, uri, err)
+	}
+	defer f.Close() //nolint:errcheck // nothing is open
+	missing, err := staging.Missing(ctx, f, p)
+	if err == nil && len(missing) > 0 {
+		s.undoing(uri, missing...)
+		err = f.Mkdir(ctx, p, 0o700)
+	}
+	name := make([]byte, 8)
+	_, _ = rand.Read(name) // never fails, by its contract
+	probe := path.Join(p, ".probe-"+hex.EncodeToString(name))
+	if err == nil {
+		s.undoing(uri, probe)
+		err = fs.WriteFile(ctx, f, probe, nil, false)
+	}
+	if err == nil {
+		err = f.Remove(ctx, probe, false)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, iofs.ErrPermission) {
+		return refuse(config.CheckpointDir.Key, err, "the checkpoint folder %s cannot be written by user %s: choose another with -D%s=..., or change its permissions", uri, s.User, config.CheckpointDir.Key)
+	}
+	if errors.Is(err, fs.ErrUnavailable) || ctx.Err() != nil {
+		return s.unreachable(config.CheckpointDir.Key, uri, err)
+	}
+	return refuse(config.CheckpointDir.Key, err, "the checkpoint folder %s cannot be written: %v (%s)", uri, err, config.CheckpointDir.Key)
+}

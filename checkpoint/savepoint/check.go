@@ -32,7 +32,7 @@ func (e *MisfitError) Error() string {
 	return b.String()
 }
 
-// Adopted holds the max parallelism of vertices that set none and take the checkpoint's.
+// Adopted holds the max parallelism of vertices for which nobody set one: the checkpoint's where they have keyed state, else the default.
 type Adopted map[graph.VertexID]int
 
 // Apply returns g with the adopted values; g itself is not changed.
@@ -49,9 +49,10 @@ func (a Adopted) Apply(g graph.JobGraph) graph.JobGraph {
 	return g
 }
 
-// Check compares a checkpoint with the graph that is to be restored from it, before any task runs. A vertex whose MaxParallelism is not
-// positive has none set: with keyed state it adopts the checkpoint's, else the default for its parallelism. Operators without keyed
-// state may change their max parallelism. With allowNonRestored, state that no operator claims is left behind.
+// Check compares a checkpoint with the graph that is to be restored from it, before any task runs. A vertex whose MaxParallelism is
+// derived, or not positive, has none set: with keyed state it adopts the checkpoint's, whatever its parallelism would make the default
+// today, else it keeps the derived one. Operators without keyed state may change their max parallelism. With allowNonRestored, state
+// that no operator claims is left behind.
 //
 // Errors: *MisfitError with all misfits at once.
 // Source: Flink Checkpoints.loadAndValidateCheckpoint, StateAssignmentOperation.checkParallelismPreconditions; FLINK-40113, FLINK-2976.
@@ -105,16 +106,17 @@ func Check(cp metadata.Checkpoint, g graph.JobGraph, allowNonRestored bool) (Ado
 func checkVertex(v *graph.Vertex, stored map[graph.OperatorID]*metadata.Operator, adopted Adopted, add func(string, ...any)) {
 	var first *metadata.Operator // of the chain, with keyed state
 	var firstTitle string
+	set := v.MaxParallelism > 0 && !v.MaxDerived
 	for i := range v.Operators {
 		o := stored[v.Operators[i].ID]
 		if o == nil || !o.HasKeyed() || !v.Operators[i].Keyed {
 			continue
 		}
-		if v.MaxParallelism > 0 && o.MaxParallelism != v.MaxParallelism {
+		if set && o.MaxParallelism != v.MaxParallelism {
 			add("operator %s has max parallelism %d in the job, its keyed state was stored with %d; set it to %d",
 				title(&v.Operators[i]), v.MaxParallelism, o.MaxParallelism, o.MaxParallelism)
 		}
-		if v.MaxParallelism <= 0 && first != nil && first.MaxParallelism != o.MaxParallelism {
+		if !set && first != nil && first.MaxParallelism != o.MaxParallelism {
 			add("operators %s and %s run in one chain, but their keyed state was stored with max parallelism %d and %d; start a new chain between them",
 				firstTitle, title(&v.Operators[i]), first.MaxParallelism, o.MaxParallelism)
 		}
@@ -123,16 +125,19 @@ func checkVertex(v *graph.Vertex, stored map[graph.OperatorID]*metadata.Operator
 		}
 	}
 	limit := v.MaxParallelism
-	if limit <= 0 {
-		limit = state.DefaultMaxParallelism(v.Parallelism)
+	if !set {
 		if first != nil {
 			limit = first.MaxParallelism
+		} else if limit <= 0 {
+			limit = state.DefaultMaxParallelism(v.Parallelism)
 		}
-		adopted[v.ID] = limit
+		if limit != v.MaxParallelism {
+			adopted[v.ID] = limit
+		}
 	}
 	if v.Parallelism > limit {
 		what := "its max parallelism"
-		if v.MaxParallelism <= 0 && first != nil {
+		if !set && first != nil {
 			what = "the max parallelism of its state"
 		}
 		add("vertex %q has parallelism %d, above %s, %d; lower the parallelism", v.Name, v.Parallelism, what, limit)

@@ -3,6 +3,7 @@ package savepoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"slices"
@@ -150,6 +151,50 @@ func TestMaxParallelism(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A job whose max parallelism nobody set may be restored at any parallelism that its state allows, also where the number that would be
+// derived today is another one (from 86 on); above it the refusal names both numbers. FLINK's rule for unset max parallelism.
+func TestDerivedMaxParallelismFollowsTheState(t *testing.T) {
+	derived := func(n byte, name string, p int, ops ...graph.Operator) graph.Vertex {
+		v := vertex(n, name, p, state.DefaultMaxParallelism(p), ops...)
+		v.MaxDerived = true
+		return v
+	}
+	parallelism := rapid.OneOf(rapid.SampledFrom([]int{1, 84, 85, 86, 127, 128, 129, 170, 171, 256, 257}), rapid.IntRange(1, 400))
+	rapid.Check(t, func(t *rapid.T) {
+		p1, p2 := parallelism.Draw(t, "before"), parallelism.Draw(t, "after")
+		limit := state.DefaultMaxParallelism(p1)
+		if rapid.Bool().Draw(t, "was adopted before") {
+			limit = max(p1, rapid.IntRange(1, 512).Draw(t, "limit"))
+		}
+		cp := metadata.Checkpoint{Operators: []metadata.Operator{keyedState(2, "totals", p1, limit), listState(1, "orders", "a", "b")}}
+		g := graph.JobGraph{Vertices: []graph.Vertex{derived(1, "s", p2, source), derived(2, "w", p2, window)}}
+		adopted, err := Check(cp, g, false)
+		if p2 > limit {
+			var m *MisfitError
+			if !errors.As(err, &m) || len(m.Misfits) != 1 || !strings.Contains(err.Error(), fmt.Sprintf("parallelism %d, above the max parallelism of its state, %d", p2, limit)) {
+				t.Fatalf("parallelism %d above %d: %v", p2, limit, err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		g = adopted.Apply(g)
+		if w, s := g.Vertices[1].MaxParallelism, g.Vertices[0].MaxParallelism; w != limit || s != state.DefaultMaxParallelism(p2) {
+			t.Fatalf("the window has %d, want %d as stored; the source %d", w, limit, s)
+		}
+		if _, err := Assign(cp, g); err != nil {
+			t.Fatal(err)
+		}
+		// What the restored job stores fits again, at the first parallelism.
+		again := graph.JobGraph{Vertices: []graph.Vertex{derived(2, "w", p1, window)}}
+		cp = metadata.Checkpoint{Operators: []metadata.Operator{keyedState(2, "totals", p2, g.Vertices[1].MaxParallelism)}}
+		if adopted, err = Check(cp, again, false); err != nil || adopted.Apply(again).Vertices[0].MaxParallelism != limit {
+			t.Fatalf("back at %d: %v, %v", p1, adopted, err)
+		}
+	})
 }
 
 // Whatever Check accepts, Assign restores: every key group and every item, once, to a task of its operator.

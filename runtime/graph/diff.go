@@ -40,11 +40,18 @@ func diffVertex(x, y *Vertex, a, b string) string {
 			return fmt.Sprintf("%s: operator %d of %q is %s in the %s and %s in the %s", site, i+1, x.Name, p.brief(), a, q.brief(), b)
 		}
 	}
-	if x.Parallelism != y.Parallelism || x.MaxParallelism != y.MaxParallelism {
-		return fmt.Sprintf("%q has parallelism %d (max %d) in the %s and %d (max %d) in the %s", x.Name, x.Parallelism, x.MaxParallelism, a, y.Parallelism, y.MaxParallelism, b)
+	if x.Parallelism != y.Parallelism || x.MaxParallelism != y.MaxParallelism || x.MaxDerived != y.MaxDerived {
+		return fmt.Sprintf("%q has parallelism %d (max %d%s) in the %s and %d (max %d%s) in the %s", x.Name, x.Parallelism, x.MaxParallelism, derived(x), a, y.Parallelism, y.MaxParallelism, derived(y), b)
 	}
 	if !reflect.DeepEqual(x.Inputs, y.Inputs) || !reflect.DeepEqual(x.Outputs, y.Outputs) {
 		return fmt.Sprintf("the edges of %q differ between the %s and the %s", x.Name, a, b)
+	}
+	return ""
+}
+
+func derived(v *Vertex) string {
+	if v.MaxDerived {
+		return ", derived"
 	}
 	return ""
 }

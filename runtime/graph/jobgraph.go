@@ -32,14 +32,16 @@ type JobGraph struct {
 
 // Vertex is a chain of operators that runs in one task per subtask.
 type Vertex struct {
-	ID               VertexID   `json:"id"`
-	Name             string     `json:"name"` // "Source: orders -> Map -> Filter"
-	Operators        []Operator `json:"operators"`
-	Parallelism      int        `json:"parallelism"`
-	MaxParallelism   int        `json:"maxParallelism"`
-	Inputs           []Input    `json:"inputs,omitempty"`  // network inputs of the head operator
-	Outputs          []Output   `json:"outputs,omitempty"` // network outputs, any operator of the chain
-	SlotSharingGroup string     `json:"slotSharingGroup"`
+	ID             VertexID   `json:"id"`
+	Name           string     `json:"name"` // "Source: orders -> Map -> Filter"
+	Operators      []Operator `json:"operators"`
+	Parallelism    int        `json:"parallelism"`
+	MaxParallelism int        `json:"maxParallelism"`
+	// MaxDerived: nobody set MaxParallelism, it follows from the parallelism. State that is restored may replace it with its own.
+	MaxDerived       bool     `json:"maxParallelismDerived,omitempty"`
+	Inputs           []Input  `json:"inputs,omitempty"`  // network inputs of the head operator
+	Outputs          []Output `json:"outputs,omitempty"` // network outputs, any operator of the chain
+	SlotSharingGroup string   `json:"slotSharingGroup"`
 }
 
 // Operator describes one operator of a chain.

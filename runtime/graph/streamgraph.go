@@ -32,6 +32,8 @@ type Node struct {
 	// Impl makes the operator (an operator.Factory); OutImpl is its record type (an operator.Type, nil for sinks). Coordinator is
 	// its half in the coordinator process, nil for none.
 	Impl, OutImpl, Coordinator any
+
+	maxDerived bool // Translate derived MaxParallelism
 }
 
 // Edge is one input of a node. Partitioner "" is Forward where the parallelism of both ends is the same, and Rebalance else.
@@ -119,7 +121,7 @@ func (t *translation) resolve(n *Node) {
 	}
 	if n.MaxParallelism == 0 {
 		if n.MaxParallelism = t.o.MaxParallelism; n.MaxParallelism <= 0 {
-			n.MaxParallelism = t.o.DefaultMax(n.Parallelism)
+			n.MaxParallelism, n.maxDerived = t.o.DefaultMax(n.Parallelism), true
 		}
 	}
 	if n.SlotSharingGroup == "" {
@@ -208,6 +210,7 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 			v := &jg.Vertices[index[t.head[n]]]
 			c.Index = len(v.Operators)
 			v.Operators = append(v.Operators, op)
+			v.MaxDerived = v.MaxDerived && n.maxDerived // set for one is set for the chain
 			v.Name += " -> " + n.Name
 			t.chain[from].Chained = append(t.chain[from].Chained, c)
 			continue
@@ -216,7 +219,7 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		id := VertexID(c.ID)
 		index[n] = len(jg.Vertices)
 		p.Heads[id] = c
-		v := Vertex{ID: id, Name: n.Name, Operators: []Operator{op}, Parallelism: n.Parallelism, MaxParallelism: n.MaxParallelism, SlotSharingGroup: n.SlotSharingGroup}
+		v := Vertex{ID: id, Name: n.Name, Operators: []Operator{op}, Parallelism: n.Parallelism, MaxParallelism: n.MaxParallelism, MaxDerived: n.maxDerived, SlotSharingGroup: n.SlotSharingGroup}
 		for _, e := range n.In {
 			from := &jg.Vertices[index[t.head[e.From]]]
 			out := len(from.Outputs)

@@ -84,7 +84,7 @@ func (j *JobMaster) deployment(t scheduler.Placement, p *preparation) (*pb.TaskD
 		if out.Partitioner != graph.Forward {
 			n = j.vertex[out.To].Parallelism
 		}
-		d.Outputs = append(d.Outputs, &pb.PartitionDeployment{Subpartitions: int32(n)})
+		d.Outputs = append(d.Outputs, &pb.PartitionDeployment{Subpartitions: int32(n), ConsumerMaxParallelism: int32(j.vertex[out.To].MaxParallelism)})
 	}
 	for _, in := range v.Inputs {
 		gate := &pb.GateDeployment{}

@@ -244,9 +244,7 @@ func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, er
 	}
 	for i, o := range d.GetOutputs() {
 		td.Subpartitions = append(td.Subpartitions, int(o.GetSubpartitions()))
-		if c := w.program.Graph.Vertex(v.Outputs[i].To); c != nil {
-			td.ConsumerMax[i] = c.MaxParallelism
-		}
+		td.ConsumerMax[i] = int(o.GetConsumerMaxParallelism()) // not the graph's: restored state may have set another
 	}
 	if b := d.GetRestore(); len(b) > 0 {
 		if td.Restore, err = metadata.DecodeTask(b); err != nil {

@@ -2306,8 +2306,10 @@ func (x *ChannelSource) GetAddress() string {
 type PartitionDeployment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Subpartitions int32                  `protobuf:"varint,1,opt,name=subpartitions,proto3" json:"subpartitions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// max parallelism of the consumer, whose key groups the records are dealt to; restored state may have set it
+	ConsumerMaxParallelism int32 `protobuf:"varint,2,opt,name=consumer_max_parallelism,json=consumerMaxParallelism,proto3" json:"consumer_max_parallelism,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *PartitionDeployment) Reset() {
@@ -2343,6 +2345,13 @@ func (*PartitionDeployment) Descriptor() ([]byte, []int) {
 func (x *PartitionDeployment) GetSubpartitions() int32 {
 	if x != nil {
 		return x.Subpartitions
+	}
+	return 0
+}
+
+func (x *PartitionDeployment) GetConsumerMaxParallelism() int32 {
+	if x != nil {
+		return x.ConsumerMaxParallelism
 	}
 	return 0
 }
@@ -3654,9 +3663,10 @@ const file_runtime_proto_rawDesc = "" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\x05R\x06output\x12\"\n" +
 	"\fsubpartition\x18\x03 \x01(\x05R\fsubpartition\x12\x18\n" +
-	"\aaddress\x18\x04 \x01(\tR\aaddress\";\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\"u\n" +
 	"\x13PartitionDeployment\x12$\n" +
-	"\rsubpartitions\x18\x01 \x01(\x05R\rsubpartitions\"D\n" +
+	"\rsubpartitions\x18\x01 \x01(\x05R\rsubpartitions\x128\n" +
+	"\x18consumer_max_parallelism\x18\x02 \x01(\x05R\x16consumerMaxParallelism\"D\n" +
 	"\vCancelTasks\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\x12\x10\n" +
 	"\x03all\x18\x02 \x01(\bR\x03all\"\xb0\x02\n" +

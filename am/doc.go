@@ -2,7 +2,7 @@
 // yarnrpc), the launch contexts of the two processes that YARN starts, and the life of the master itself. Layer L5.
 //
 // Main flow of an application attempt (Run): read what the client put into the container's credentials (container.Application), take the next
-// epoch of the high-availability store, listen, register with the ResourceManager; meanwhile fetch the user's binary and run it in
+// epoch of the high-availability store (while its file system is away: register and wait, see early.go), register with the ResourceManager; meanwhile fetch the user's binary and run it in
 // role plan; submit the graph to the dispatcher, or recover it from the store; wait for the job's end; unregister with the true final
 // status; remove the staging folder.
 //

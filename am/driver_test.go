@@ -112,6 +112,18 @@ var quick = ipc.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
 
 func newRig(t *testing.T, conf config.Configuration, opts ...yarnfake.Option) *rig {
 	t.Helper()
+	r, master, nodes := newApplication(t, opts...)
+	r.driver = newTestDriver(t, conf, master, nodes)
+	t.Cleanup(func() { _ = r.driver.Close() })
+	if _, err := r.driver.Start(t.Context(), r.events); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// newApplication is a rig without a driver.
+func newApplication(t *testing.T, opts ...yarnfake.Option) (*rig, *rmclient.Client, *nm.Client) {
+	t.Helper()
 	r := &rig{t: t, fake: startFake(t, opts...), events: &events{}}
 	var err error
 	if r.rm, err = client.New(r.fake.Conf()); err != nil {
@@ -140,12 +152,7 @@ func newRig(t *testing.T, conf config.Configuration, opts ...yarnfake.Option) *r
 	}
 	nodes := nm.New(nm.WithRetry(quick))
 	t.Cleanup(func() { _ = master.Close(); _ = nodes.Close() })
-	r.driver = newTestDriver(t, conf, master, nodes)
-	t.Cleanup(func() { _ = r.driver.Close() })
-	if _, err := r.driver.Start(t.Context(), r.events); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return r, master, nodes
 }
 
 var spec = resourcemanager.WorkerSpec{MemoryBytes: 256 << 20, Cores: 2, Slots: 2}

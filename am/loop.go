@@ -82,11 +82,8 @@ func (d *Driver) call(ctx context.Context) bool {
 		return false
 	case errors.Is(err, rmclient.ErrResync):
 		return d.resync(ctx)
-	case errors.Is(err, rmclient.ErrShutdown):
-		d.events.fatal(fmt.Errorf("am: allocate: %w: %w", resourcemanager.ErrFenced, err))
-		return false
 	case err != nil: // a decision of the ResourceManager's, or our bug; whatever could be repeated was
-		d.events.fatal(fmt.Errorf("am: allocate: %w", err))
+		d.events.fatal(fmt.Errorf("am: allocate: %w", fencedIf(err)))
 		return false
 	}
 	d.mu.Lock()
@@ -99,6 +96,14 @@ func (d *Driver) call(ctx context.Context) bool {
 	return true
 }
 
+// fencedIf marks an error that says that this attempt is not the application's any more.
+func fencedIf(err error) error {
+	if errors.Is(err, rmclient.ErrShutdown) {
+		return fmt.Errorf("%w: %w", resourcemanager.ErrFenced, err)
+	}
+	return err
+}
+
 func (d *Driver) resync(ctx context.Context) bool {
 	d.log.Warn().Msg("the ResourceManager was restarted; the attempt registers again")
 	resp, err := d.o.Scheduler.Register(ctx, d.o.Registration)
@@ -106,10 +111,7 @@ func (d *Driver) resync(ctx context.Context) bool {
 		return false
 	}
 	if err != nil {
-		if errors.Is(err, rmclient.ErrShutdown) {
-			err = fmt.Errorf("%w: %w", resourcemanager.ErrFenced, err)
-		}
-		d.events.fatal(fmt.Errorf("am: register again: %w", err))
+		d.events.fatal(fmt.Errorf("am: register again: %w", fencedIf(err)))
 		return false
 	}
 	d.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/rest"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/staging"
@@ -31,7 +32,7 @@ import (
 const (
 	// endTimeout bounds what has to be done after the job, or after a termination signal: unregister, clean up.
 	endTimeout = 30 * time.Second
-	// bootTimeout bounds what has to be done before registration.
+	// bootTimeout bounds what has to be done before registration, but for the wait for the high-availability data.
 	bootTimeout = 2 * time.Minute
 )
 
@@ -51,20 +52,23 @@ type master struct {
 	env    []string // of the job's process
 	shares memory.Master
 
-	store    *ha.FileStore
-	epoch    int64
-	rm       *rmclient.Client
-	nodes    *nm.Client
-	driver   *Driver
-	manager  *resourcemanager.Manager
-	listener net.Listener
-	leader   string // host:port of the control plane
-	webURL   string
+	store     ha.Store
+	epoch     int64
+	rm        *rmclient.Client
+	scheduler Scheduler // rm, or what was registered with it early
+	nodes     *nm.Client
+	driver    *Driver
+	manager   *resourcemanager.Manager
+	listener  net.Listener
+	leader    string // host:port of the control plane
+	web       *rest.Server
+	gate      *gate
+	webURL    string
 
 	work     string // folder of the job's files
 	program  chan fetched
 	fetching sync.WaitGroup
-	fatal    chan error // from the driver
+	fail     func(error) // ends the attempt's context with a fatalError
 }
 
 // fetched is the job's binary on this machine.
@@ -84,14 +88,16 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	}
 	log, closer := c.Logger(container.MasterLog)
 	defer closer.Close() //nolint:errcheck // nobody is left to tell
-	m := &master{c: c, app: c.App, log: log, start: start, shares: memory.ForMaster(c.App.Config), fatal: make(chan error, 1)}
+	defer func() { c.Tell(err) }()
+	m := &master{c: c, app: c.App, log: log, start: start, shares: memory.ForMaster(c.App.Config), gate: &gate{}}
 	log.Info().Str("version", version.Version).Int("pid", os.Getpid()).Interface("config", c.App.Config.Redacted()).Strs("args", c.App.Args).
 		Dur("since_submit", start.Sub(time.UnixMilli(c.App.Submitted))).Msg("application master starts")
 	defer func() { log.Err(err).Msg("application master ends") }()
 	defer m.close()
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
+	m.fail = func(err error) { stop(fatalError{err}) }
 	defer m.fetching.Wait()
-	defer stop()
+	defer stop(nil)
 	if err = m.boot(ctx); err != nil {
 		return err
 	}
@@ -123,8 +129,12 @@ func (m *master) boot(life context.Context) error {
 	}
 	m.program = make(chan fetched, 1)
 	m.fetching.Go(func() { // first of all, since everything of the job waits for it
-		path, err := fetch(life, m.files, m.app.Artifact, m.work)
-		m.program <- fetched{path, err}
+		var got fetched
+		got.err = ha.Await(life, m.log, "fetch "+m.app.Artifact.URI, func(ctx context.Context) (err error) {
+			got.path, err = fetch(ctx, m.files, m.app.Artifact, m.work)
+			return err
+		})
+		m.program <- got
 	})
 	if m.rm, err = rmclient.FromCredentials(hadoop, m.c.Credentials, rmclient.WithLogger(m.log)); err != nil {
 		return err
@@ -136,14 +146,22 @@ func (m *master) boot(life context.Context) error {
 		return fmt.Errorf("am: high-availability folder: %w", err)
 	}
 	m.store = ha.NewFileStore(f, p, m.log)
-	if m.epoch, err = m.store.AcquireEpoch(ctx, m.rm.Attempt().String()+" on "+m.c.Host); err != nil {
-		return fmt.Errorf("am: take an epoch in %s: %w", m.app.HA, err)
-	}
 	var lc net.ListenConfig
 	if m.listener, err = lc.Listen(ctx, "tcp", ":0"); err != nil {
 		return fmt.Errorf("am: listen: %w", err)
 	}
 	m.leader = net.JoinHostPort(m.c.Host, port(m.listener))
+	if m.web, err = m.listenREST(ctx, m.gate); err != nil {
+		return err
+	}
+	_, webPort, err := net.SplitHostPort(m.web.Addr.String())
+	if err != nil {
+		return fmt.Errorf("am: REST address: %w", err)
+	}
+	m.webURL = "http://" + net.JoinHostPort(m.c.Host, webPort)
+	if err := m.acquire(life); err != nil {
+		return err
+	}
 	return m.makeManager()
 }
 
@@ -169,20 +187,15 @@ func (m *master) makeManager() error {
 		return err
 	}
 	m.driver = NewDriver(DriverOptions{
-		Scheduler: m.rm, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: prestart(m.app.Config, spec), Tail: nodeTail, Logger: m.log,
-		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1},
+		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: prestart(m.app.Config, spec), Tail: nodeTail, Logger: m.log,
+		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL},
 		Launch: func(*yarnpb.ContainerProto, resourcemanager.WorkerSpec) (*yarnpb.ContainerLaunchContextProto, error) {
 			return TaskManagerLaunch(&app, creds)
 		},
 	})
 	m.manager = resourcemanager.New(resourcemanager.Options{
 		Config: m.app.Config, Driver: m.driver, Epoch: m.epoch, Spec: spec, Logger: m.log,
-		OnFatal: func(err error) {
-			select {
-			case m.fatal <- err:
-			default:
-			}
-		},
+		OnFatal: m.fail,
 	})
 	return nil
 }
@@ -253,6 +266,9 @@ func (m *master) close() {
 		if err := m.manager.Close(); err != nil {
 			m.log.Warn().Err(err).Msg("closing the resource manager")
 		}
+	}
+	if m.web != nil {
+		m.web.Close()
 	}
 	if m.listener != nil {
 		_ = m.listener.Close() // a served one is closed already

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -32,12 +31,12 @@ func (m *master) run(parent context.Context) error {
 	}}
 	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Logger: m.log})
 	defer d.Close()
-	stop, err := m.serve(ctx, d)
-	if err != nil {
-		return err
-	}
+	stop := m.serve(d)
 	defer stop() // after the end: TaskManagers are told by it, and the job's last state can be read until then
 	out, err := m.lead(ctx, d, work)
+	if fatal := (fatalError{}); err != nil && errors.As(context.Cause(ctx), &fatal) {
+		out, err = fatalOutcome(fatal.err)
+	}
 	if err != nil {
 		d.Close() // suspends the job before its TaskManagers' links break, which would look like their deaths
 		return err
@@ -78,8 +77,8 @@ func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string
 	select {
 	case p = <-prepared:
 		waited = true
-	case err := <-m.fatal:
-		return fatalOutcome(err)
+	case <-ctx.Done():
+		return outcome{}, context.Cause(ctx)
 	}
 	if p.err != nil {
 		return m.preparationFailed(p.err)
@@ -226,21 +225,8 @@ func (m *master) submit(ctx context.Context, d *dispatcher.Dispatcher, p prepara
 // wait waits for the job's end, or for what ends it.
 func (m *master) wait(ctx context.Context, d *dispatcher.Dispatcher, id graph.JobID) (outcome, error) {
 	m.phase("submitted")
-	ended, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		select {
-		case err := <-m.fatal:
-			stop(fatalError{err})
-		case <-ended.Done():
-		}
-	}()
-	r, err := d.Wait(ended, id)
+	r, err := d.Wait(ctx, id)
 	if err != nil {
-		var fatal fatalError
-		if errors.As(err, &fatal) {
-			return fatalOutcome(fatal.err)
-		}
 		return outcome{}, fmt.Errorf("am: the attempt ends before the job: %w", err)
 	}
 	if r.Fenced {
@@ -269,12 +255,14 @@ func (m *master) exitOf(ctx context.Context, id string) string {
 // exitWait covers a NodeManager's and our own heartbeat, and the time that YARN takes to end what is left of a container.
 const exitWait = 5 * time.Second
 
+// fatalError is the cause with which the attempt's context ends when the driver cannot go on.
 type fatalError struct{ err error }
 
 func (e fatalError) Error() string { return e.err.Error() }
+func (e fatalError) Unwrap() error { return e.err }
 
-// serve starts the control plane and REST; stop ends them and waits for them.
-func (m *master) serve(ctx context.Context, d *dispatcher.Dispatcher) (stop func(), err error) {
+// serve starts the control plane and opens REST; stop ends them and waits for them.
+func (m *master) serve(d *dispatcher.Dispatcher) (stop func()) {
 	handler := rest.New(rest.Options{
 		Dispatcher: d, TaskManagers: m.manager, Config: m.app.Config, LogDir: m.c.LogDir, ApplicationID: m.app.ID, Started: m.start, Logger: m.log,
 		Shutdown: func() {
@@ -285,16 +273,7 @@ func (m *master) serve(ctx context.Context, d *dispatcher.Dispatcher) (stop func
 			}
 		},
 	})
-	web, err := m.listenREST(ctx, handler)
-	if err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(web.Addr.String())
-	if err != nil {
-		return nil, fmt.Errorf("am: REST address: %w", err)
-	}
-	m.webURL = "http://" + net.JoinHostPort(m.c.Host, port)
-	m.driver.o.Registration.TrackingURL = m.webURL
+	m.gate.open(handler)
 	control := rpc.NewServer(rpc.Options{Token: m.app.Token}, rpc.Handlers{TaskManager: m.accept})
 	served := make(chan struct{})
 	go func() {
@@ -304,10 +283,10 @@ func (m *master) serve(ctx context.Context, d *dispatcher.Dispatcher) (stop func
 		}
 	}()
 	return func() {
-		web.Close()
+		m.web.Close()
 		control.Close()
 		<-served
-	}, nil
+	}
 }
 
 // listenREST binds one of the ports of rest.bind-port: a number, a range "8081-8090", or a comma list of both, as in Flink.

@@ -122,6 +122,18 @@ func (c *Container) Logger(name string) (zerolog.Logger, io.Closer) {
 	return log, w
 }
 
+// TellFile is where Tell writes. The NodeManager appends the end of a file with such a name to the diagnostics of a container that failed.
+//
+// Source: yarn.nodemanager.container.stderr.pattern, "{*stderr*,*STDERR*}" by default, Hadoop 3.4.
+const TellFile = "failure-stderr"
+
+// Tell leaves the reason of the process's end where YARN's diagnostics show it; nil leaves nothing.
+func (c *Container) Tell(err error) {
+	if err != nil {
+		_ = os.WriteFile(filepath.Join(c.LogDir, TellFile), []byte(c.App.Config.Redact(err.Error())+"\n"), 0o640) //nolint:gosec // as the other logs; the error is in them too
+	}
+}
+
 // HadoopDir writes the application's Hadoop configuration to <WorkDir>/hadoop-conf, for the processes of the job, and returns the folder:
 // they find it by HADOOP_CONF_DIR, whatever the node has.
 func (c *Container) HadoopDir() (string, error) {

@@ -183,3 +183,20 @@ func FuzzFromCredentials(f *testing.F) {
 		_, _ = FromCredentials(c)
 	})
 }
+
+// YARN shows the end of a file with "stderr" in its name in the diagnostics of a container that failed; nobody's password belongs there.
+func TestReasonOfAFailureIsLeftForTheDiagnostics(t *testing.T) {
+	c := &Container{LogDir: t.TempDir(), App: &Application{Config: config.Configuration{"kafka.sasl.password": "hunter22"}}}
+	c.Tell(nil)
+	if found, err := filepath.Glob(filepath.Join(c.LogDir, "*")); err != nil || len(found) != 0 {
+		t.Errorf("%v, %v", found, err)
+	}
+	c.Tell(errors.New("am: no access to /ha with hunter22"))
+	b, err := os.ReadFile(filepath.Join(c.LogDir, TellFile))
+	if err != nil || string(b) != "am: no access to /ha with "+config.Hidden+"\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if ok, err := filepath.Match("*stderr*", TellFile); !ok || err != nil {
+		t.Errorf("the NodeManager does not look for %s", TellFile)
+	}
+}

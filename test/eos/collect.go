@@ -110,6 +110,27 @@ func (c Cluster) Collect(ctx context.Context, o CollectOptions) (*History, error
 	})
 }
 
+// Ends are the ends of a topic's partitions.
+func (c Cluster) Ends(ctx context.Context, topic string) (map[int32]int64, error) {
+	cl, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	listed, err := kadm.NewClient(cl).ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("eos: list ends of %s: %w", topic, err)
+	}
+	ends := map[int32]int64{}
+	for p, e := range listed[topic] {
+		ends[p] = e.Offset
+	}
+	return ends, nil
+}
+
 // deadEvent reads the headers "partition" and "offset" of a dead letter.
 func deadEvent(r *kgo.Record) (Event, error) {
 	e := Event{Kind: KindDead, Partition: -1, Offset: -1, Key: string(r.Key), Value: string(r.Value)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/thalweg/thalweg/test/eos"
 	"github.com/thalweg/thalweg/test/rig"
 )
 
@@ -83,6 +85,20 @@ func TestFaults(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range rep.Verdict.Checks {
+		if !c.Checked {
+			t.Errorf("check %d (%s) was not done", c.Number, c.Name)
+		}
+	}
+	if *records <= 20_000 { // the evidence of this very run would have shown each known kind of fault
+		for _, m := range eos.Mutants() {
+			if bad := m.Apply(rep.History, rand.New(rand.NewPCG(*seed, 3))); bad == nil {
+				t.Errorf("%s: the history has no evidence to spoil", m.Name)
+			} else if eos.Judge(bad).OK {
+				t.Errorf("%s is not caught", m.Name)
+			}
+		}
 	}
 	of := map[Kind][]time.Duration{}
 	for _, r := range rep.Recoveries {

@@ -53,23 +53,32 @@ var httpClient = &http.Client{Timeout: 3 * time.Second}
 
 // get reads a path of the job's REST interface.
 func (j *job) get(ctx context.Context, path string, v any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.cluster.ResourceManagerWeb+"/proxy/"+j.app+path, nil)
+	text, err := j.text(ctx, path)
 	if err != nil {
 		return err
 	}
+	return json.Unmarshal([]byte(text), v)
+}
+
+// text reads a path of the job's REST interface as it is.
+func (j *job) text(ctx context.Context, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.cluster.ResourceManagerWeb+"/proxy/"+j.app+path, nil)
+	if err != nil {
+		return "", err
+	}
 	res, err := httpClient.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
 	if err != nil {
-		return err
+		return "", err
 	}
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("faults: GET %s: %s", path, res.Status)
+		return "", fmt.Errorf("faults: GET %s: %s", path, res.Status)
 	}
-	return json.Unmarshal(b, v)
+	return string(b), nil
 }
 
 // state of the job as REST shows it.

@@ -51,16 +51,18 @@ type Recovery struct {
 
 // Report is the result of a run.
 type Report struct {
+	History    *eos.History
 	Verdict    *eos.Verdict
 	Recoveries []Recovery
 	App        string
 }
 
 // spec is the input: windows of a second of event time, and about a hundred of event time's seconds for each of real time's ten, so that
-// output flows all the time.
+// output flows all the time. Some records cannot be decoded, and go to the dead letters.
 func spec(o Options) eos.Spec {
 	s := eos.DefaultSpec(o.Seed, o.Records)
 	s.Customers, s.Window, s.Step, s.OutOfOrder = 20, time.Second, 5*time.Millisecond, 500*time.Millisecond
+	s.MalformedEvery = 250
 	return s
 }
 
@@ -73,22 +75,24 @@ const (
 func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &run{o: o, spec: spec(o), name: fmt.Sprintf("faults-%d-%s-%d", o.Seed, o.Backend, time.Now().UnixMilli()), rng: rand.New(rand.NewPCG(o.Seed, 7))}
 	r.kafka = eos.Cluster{Brokers: []string{o.Cluster.KafkaBootstrap}}
-	r.in, r.out, r.group, r.prefix = r.name+"-in", r.name+"-out", r.name, r.name+"-"
+	r.in, r.out, r.dead, r.group, r.prefix = r.name+"-in", r.name+"-out", r.name+"-dead", r.name, r.name+"-"
 	return r.run(ctx)
 }
 
 type run struct {
-	o                      Options
-	spec                   eos.Spec
-	name                   string
-	rng                    *rand.Rand
-	kafka                  eos.Cluster
-	in, out, group, prefix string
-	job                    *job
-	watch                  *eos.Watcher
-	raw                    rawReader
-	report                 Report
-	left                   atomic.Int64 // faults to come
+	o                            Options
+	spec                         eos.Spec
+	name                         string
+	rng                          *rand.Rand
+	kafka                        eos.Cluster
+	in, out, dead, group, prefix string
+	job                          *job
+	watch                        *eos.Watcher
+	checkpoints                  *checkpoints
+	raw                          rawReader
+	report                       Report
+	left                         atomic.Int64 // faults to come
+	injected                     []eos.Event
 }
 
 func (r *run) logf(format string, args ...any) {
@@ -98,7 +102,7 @@ func (r *run) logf(format string, args ...any) {
 func (r *run) run(ctx context.Context) (*Report, error) {
 	faults := r.plan()
 	r.logf("seed %d: %d records, %s backend, %d faults: %v", r.o.Seed, r.o.Records, r.o.Backend, len(faults), faults)
-	if err := r.kafka.CreateTopics(ctx, r.spec.Partitions, r.in, r.out); err != nil {
+	if err := r.kafka.CreateTopics(ctx, r.spec.Partitions, r.in, r.out, r.dead); err != nil {
 		return nil, err
 	}
 	var err error
@@ -114,6 +118,14 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer r.cleanup()
+	dir, err := r.job.checkpointDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.checkpoints, err = watchCheckpoints(ctx, r.o.Cluster, dir); err != nil {
+		return nil, err
+	}
+	defer r.checkpoints.stop() //nolint:errcheck // judged below when the run gets there
 	wctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	written := make(chan error, 1)
@@ -162,8 +174,9 @@ func (r *run) plan() []Kind {
 func (r *run) submit(ctx context.Context) (err error) {
 	conf := []string{"-p", fmt.Sprint(parallelism), "-Dyarn.application.name=" + r.name, "-Dexecution.checkpointing.interval=1 s",
 		"-Dstate.backend.type=" + r.o.Backend, "-Drestart-strategy.exponential-delay.initial-backoff=200 ms",
-		"-Dexecution.checkpointing.tolerable-failed-checkpoints=1000", "-Dyarn.application-attempts=4"}
-	r.job, err = submit(ctx, r.o.Cluster, r.o.Bin, conf, "--brokers", r.o.Cluster.KafkaBootstrap, "--in", r.in, "--out", r.out, "--group", r.group,
+		"-Dexecution.checkpointing.tolerable-failed-checkpoints=1000", "-Dyarn.application-attempts=4",
+		fmt.Sprintf("-Dexecution.checkpointing.num-retained=%d", retained)}
+	r.job, err = submit(ctx, r.o.Cluster, r.o.Bin, conf, "--brokers", r.o.Cluster.KafkaBootstrap, "--in", r.in, "--out", r.out, "--dead-letter", r.dead, "--group", r.group,
 		"--txn-prefix", r.prefix, "--window", "1s", "--out-of-orderness", "500ms", "--idle", "0", "--discovery", "0")
 	if err != nil {
 		return err
@@ -213,6 +226,7 @@ func (r *run) inject(ctx context.Context, i int, k Kind) error {
 	}
 	rec := Recovery{Kind: k}
 	at := time.Now()
+	r.injected = append(r.injected, eos.Event{Kind: eos.KindFault, At: at.UTC(), Text: string(k)})
 	switch k {
 	case Broker:
 		err = r.o.Cluster.Restart(ctx, "kafka")
@@ -316,6 +330,14 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if err := r.healthy(ctx); err != nil {
 		return nil, err
 	}
+	ends, err := r.kafka.Ends(ctx, r.in)
+	if err != nil {
+		return nil, err
+	}
+	counted, err := r.operators(ctx, ends)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := thalweg(ctx, r.o.Cluster, r.o.Bin, "cancel", "-Dyarn.application.id="+r.job.app); err != nil {
 		return nil, err
 	}
@@ -323,16 +345,24 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, Prefix: r.prefix, Parallelism: parallelism, Pool: 10, Group: r.group})
+	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, DeadLetter: r.dead, Prefix: r.prefix, Parallelism: parallelism, Pool: 10, Group: r.group})
 	if err != nil {
 		return nil, err
 	}
 	h.Add(live...)
+	h.Add(counted...)
+	h.Add(r.injected...)
+	completed, err := r.checkpoints.stop()
+	if err != nil {
+		return nil, err
+	}
+	h.Add(completed...)
 	if r.o.History != "" {
 		if err := h.AppendFile(r.o.History); err != nil {
 			return nil, err
 		}
 	}
+	r.report.History = h
 	r.report.Verdict = eos.Judge(h)
 	if !r.report.Verdict.OK {
 		return &r.report, errors.Join(fmt.Errorf("faults: seed %d: the output is not exactly once", r.o.Seed), waited)

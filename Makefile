@@ -23,8 +23,8 @@ build: ## static binaries: bin/thalweg, bin/thalweg-appmaster, bin/thalweg-taskm
 	@for e in $(EXAMPLES); do echo "build bin/examples/$$e"; $(GOBUILD) -o bin/examples/$$e ./examples/$$e; done
 
 .PHONY: demo
-demo: ## the order-totals pipeline on an embedded cluster and broker, for a minute
-	@go run ./examples/demo
+demo: ## the order-totals pipeline on an embedded cluster and broker, for a minute: make demo [ARGS="-for 10s"]
+	@go build -o bin/demo ./examples/demo && exec bin/demo $(ARGS) # not go run, which takes Ctrl-C for a failure
 
 ##@ tests (the real daemons are those of a cluster of their own, in .cluster-test; nothing of it is left)
 

@@ -1,8 +1,10 @@
 // Command demo runs the order-totals pipeline on an embedded cluster, with an embedded Kafka broker and generated purchases, for a
-// minute, and shows the totals as they come out. It needs nothing but Go.
+// minute, and shows the totals as they come out. It needs nothing but Go. Ctrl-C, or a reader of its output that has gone, ends it in
+// order; the exit code is then 0.
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,15 +37,44 @@ const (
 )
 
 func main() {
-	length := flag.Duration("for", time.Minute, "how long to run")
-	verbose := flag.Bool("v", false, "show the engine's log")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	length, verbose, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(2)
+	}
+	// SIGPIPE is among them so that "demo | head" ends like Ctrl-C, and leaves no folders behind.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	defer stop()
-	if err := demo(ctx, *length, *verbose); err != nil {
+	if err := demo(ctx, length, verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
+}
+
+// parse reads the command line. A length of 0 has no end but Ctrl-C.
+func parse(args []string, out io.Writer) (length time.Duration, verbose bool, err error) {
+	f := flag.NewFlagSet("demo", flag.ContinueOnError)
+	var said bytes.Buffer // the flag package says errors itself; main does
+	f.SetOutput(&said)
+	f.DurationVar(&length, "for", time.Minute, "how long to run, such as 10s; 0 until Ctrl-C")
+	f.BoolVar(&verbose, "v", false, "show the engine's log")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			_, _ = out.Write(said.Bytes()) // only shows
+			return 0, false, err
+		}
+		return 0, false, fmt.Errorf("%w (see demo -h)", err)
+	}
+	switch {
+	case f.NArg() > 0:
+		return 0, false, fmt.Errorf("unexpected argument %q: the demo takes flags only (see demo -h)", f.Arg(0))
+	case length < 0:
+		return 0, false, fmt.Errorf("-for %s: want a time such as 10s, or 0 to run until Ctrl-C", length)
+	}
+	return length, verbose, nil
 }
 
 type counts struct{ in, totals, cents atomic.Int64 }
@@ -61,8 +92,12 @@ func demo(ctx context.Context, length time.Duration, verbose bool) error {
 	}
 	defer os.RemoveAll(checkpoints)
 
-	ctx, cancel := context.WithTimeout(ctx, length)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if length > 0 {
+		ctx, cancel = context.WithTimeout(ctx, length)
+		defer cancel()
+	}
 	start := time.Now()
 	var n counts
 	restURL := make(chan string, 1)

@@ -20,8 +20,10 @@ type DataStream[T any] struct {
 }
 
 type upstream struct {
-	node *graph.Node
-	part graph.Partitioner
+	node  *graph.Node
+	tag   string // of a side output
+	part  graph.Partitioner
+	keyer any // operator.CustomPartitioner
 }
 
 func (s DataStream[T]) dataStream() DataStream[T] { return s }
@@ -30,7 +32,7 @@ func (s DataStream[T]) dataStream() DataStream[T] { return s }
 func (s DataStream[T]) edges(input int) []graph.Edge {
 	var in []graph.Edge
 	for _, u := range s.ins {
-		in = append(in, graph.Edge{From: u.node, Input: input, Partitioner: u.part})
+		in = append(in, graph.Edge{From: u.node, Tag: u.tag, Input: input, Partitioner: u.part, Keyer: u.keyer})
 	}
 	return in
 }
@@ -38,7 +40,7 @@ func (s DataStream[T]) edges(input int) []graph.Edge {
 func (s DataStream[T]) with(p graph.Partitioner) DataStream[T] {
 	out := DataStream[T]{env: s.env}
 	for _, u := range s.ins {
-		out.ins = append(out.ins, upstream{u.node, p})
+		out.ins = append(out.ins, upstream{node: u.node, tag: u.tag, part: p})
 	}
 	return out
 }
@@ -143,6 +145,11 @@ func (s DataStream[T]) Union(others ...Stream[T]) DataStream[T] {
 	return out
 }
 
+// Process runs a function with side outputs and operator state; newFn makes one instance per subtask.
+func (s DataStream[T]) Process[R any](newFn func() ProcessFunction[T, R]) SingleOutputStreamOperator[R] {
+	return next[T, R](s, "process", "Process", operator.Process(newFn))
+}
+
 // Rebalance deals records out to the next operator's subtasks in turn.
 func (s DataStream[T]) Rebalance() DataStream[T] { return s.with(graph.Rebalance) }
 
@@ -151,6 +158,25 @@ func (s DataStream[T]) Broadcast() DataStream[T] { return s.with(graph.Broadcast
 
 // Forward sends records to the subtask of the same index; both operators need the same parallelism.
 func (s DataStream[T]) Forward() DataStream[T] { return s.with(graph.Forward) }
+
+// Rescale deals records out in turn to those of the next operator's subtasks that are next to this one's: cheaper than Rebalance, as fewer
+// subtasks are connected.
+func (s DataStream[T]) Rescale() DataStream[T] { return s.with(graph.Rescale) }
+
+// Shuffle sends each record to a random subtask of the next operator.
+func (s DataStream[T]) Shuffle() DataStream[T] { return s.with(graph.Shuffle) }
+
+// Global sends every record to the first subtask of the next operator.
+func (s DataStream[T]) Global() DataStream[T] { return s.with(graph.Global) }
+
+// PartitionCustom sends each record to the subtask, 0 to n-1, that partition returns for its key and the number n of subtasks.
+func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, key func(T) K) DataStream[T] {
+	out := s.with(graph.Custom)
+	for i := range out.ins {
+		out.ins[i].keyer = operator.CustomPartitioner[T](func(v T, n int) int { return partition(key(v), n) })
+	}
+	return out
+}
 
 // KeyBy partitions the stream by key: all records of a key meet in one subtask.
 func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {

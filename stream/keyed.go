@@ -17,12 +17,18 @@ type KeyedStream[K comparable, T any] struct {
 	site    string
 }
 
-// keyed adds a keyed operator.
-func keyed[K comparable, T, R any](s KeyedStream[K, T], kind, name, detail string, f operator.Factory) SingleOutputStreamOperator[R] {
-	in := s.in.edges(0)
+// edges are the inputs of a keyed node that follows s.
+func (s KeyedStream[K, T]) edges(input int) []graph.Edge {
+	in := s.in.edges(input)
 	for i := range in {
 		in[i].Partitioner, in[i].Keyer = graph.Hash, s.sel
 	}
+	return in
+}
+
+// keyed adds a keyed operator.
+func keyed[K comparable, T, R any](s KeyedStream[K, T], kind, name, detail string, f operator.Factory) SingleOutputStreamOperator[R] {
+	in := s.edges(0)
 	n := s.env.add(&graph.Node{Kind: kind, Name: name, Detail: detail, Stateful: true, Keyed: true, KeyType: s.keyType, In: in, Impl: f})
 	return output[R](s.env, n)
 }

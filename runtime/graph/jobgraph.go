@@ -15,7 +15,42 @@ const (
 	Rebalance Partitioner = "REBALANCE"
 	Hash      Partitioner = "HASH"
 	Broadcast Partitioner = "BROADCAST"
+	Rescale   Partitioner = "RESCALE" // in turn to the consumer subtasks next to the producer's
+	Shuffle   Partitioner = "SHUFFLE" // to a random subtask
+	Global    Partitioner = "GLOBAL"  // all to subtask 0
+	Custom    Partitioner = "CUSTOM"  // to the subtask that the user's function says
 )
+
+// pointwise partitioners connect each producer subtask with some consumer subtasks, the others each with all.
+func (p Partitioner) pointwise() bool { return p == Forward || p == Rescale }
+
+// Consumers are the consumer subtasks [from, to) that producer subtask i of an edge is connected with; its subpartitions are theirs in
+// this order. Source: Flink EdgeManagerBuildUtil.
+func (p Partitioner) Consumers(producers, consumers, i int) (from, to int) {
+	if !p.pointwise() {
+		return 0, consumers
+	}
+	if producers >= consumers { // several producers share a consumer
+		c := 0
+		for c+1 < consumers && (c+1)*producers/consumers <= i {
+			c++
+		}
+		return c, c + 1
+	}
+	return (i*consumers + producers - 1) / producers, ((i+1)*consumers + producers - 1) / producers
+}
+
+// Producers are the producer subtasks [from, to) that consumer subtask j of an edge is connected with.
+func (p Partitioner) Producers(producers, consumers, j int) (from, to int) {
+	if !p.pointwise() {
+		return 0, producers
+	}
+	if producers >= consumers {
+		return j * producers / consumers, (j + 1) * producers / consumers
+	}
+	i := j * producers / consumers
+	return i, i + 1
+}
 
 // JobGraph is the unit of submission.
 type JobGraph struct {
@@ -72,7 +107,8 @@ type Input struct {
 // Output is one network edge out of a vertex.
 type Output struct {
 	To          VertexID    `json:"to"`
-	From        OperatorID  `json:"fromOperator"` // operator of the chain whose records it carries
+	From        OperatorID  `json:"fromOperator"`  // operator of the chain whose records it carries
+	Tag         string      `json:"tag,omitempty"` // of the side output that it carries; "" for the main one
 	Partitioner Partitioner `json:"partitioner"`
 }
 

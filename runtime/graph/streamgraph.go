@@ -32,6 +32,8 @@ type Node struct {
 	// Impl makes the operator (an operator.Factory); OutImpl is its record type (an operator.Type, nil for sinks). Coordinator is
 	// its half in the coordinator process, nil for none.
 	Impl, OutImpl, Coordinator any
+	// Side holds the record types (operator.Type) of the side outputs that are read, by tag.
+	Side map[string]any
 
 	maxDerived bool // Translate derived MaxParallelism
 }
@@ -39,9 +41,18 @@ type Node struct {
 // Edge is one input of a node. Partitioner "" is Forward where the parallelism of both ends is the same, and Rebalance else.
 type Edge struct {
 	From        *Node
+	Tag         string // of From's side output; "" for its main one
 	Input       int
 	Partitioner Partitioner
-	Keyer       any // operator.Keyer of the record type, for Hash
+	Keyer       any // operator.Keyer of the record type, for Hash; operator.CustomPartitioner, for Custom
+}
+
+// Type is the record type (an operator.Type) of the edge.
+func (e Edge) Type() any {
+	if e.Tag != "" {
+		return e.From.Side[e.Tag]
+	}
+	return e.From.OutImpl
 }
 
 // StreamGraph is what a program's calls built, in call order (which is topological).
@@ -63,6 +74,7 @@ type Program struct {
 type ChainNode struct {
 	ID      OperatorID
 	Node    *Node
+	Tag     string       // of the side output of the operator before it that it takes; "" for the main one
 	Index   int          // position in Vertex.Operators
 	Chained []*ChainNode // direct calls
 	Outputs []NetworkOut // exchanges
@@ -71,6 +83,7 @@ type ChainNode struct {
 // NetworkOut is one exchange that an operator writes to.
 type NetworkOut struct {
 	Index       int // into Vertex.Outputs
+	Tag         string
 	Partitioner Partitioner
 	Keyer       any
 }
@@ -177,6 +190,9 @@ func (t *translation) operatorID(position int, n *Node) OperatorID {
 		fmt.Fprintf(&s, "node:%d:%s", position, n.Kind)
 		for _, e := range n.In {
 			fmt.Fprintf(&s, ":%s:%d", t.ids[e.From], e.Input)
+			if e.Tag != "" {
+				s.WriteString(":" + e.Tag)
+			}
 		}
 	}
 	sum := sha256.Sum256([]byte(s.String()))
@@ -212,6 +228,7 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 			v.Operators = append(v.Operators, op)
 			v.MaxDerived = v.MaxDerived && n.maxDerived // set for one is set for the chain
 			v.Name += " -> " + n.Name
+			c.Tag = n.In[0].Tag
 			t.chain[from].Chained = append(t.chain[from].Chained, c)
 			continue
 		}
@@ -223,10 +240,10 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		for _, e := range n.In {
 			from := &jg.Vertices[index[t.head[e.From]]]
 			out := len(from.Outputs)
-			from.Outputs = append(from.Outputs, Output{To: id, From: t.ids[e.From], Partitioner: e.Partitioner})
+			from.Outputs = append(from.Outputs, Output{To: id, From: t.ids[e.From], Tag: e.Tag, Partitioner: e.Partitioner})
 			v.Inputs = append(v.Inputs, Input{From: from.ID, FromOutput: out, Input: e.Input, Partitioner: e.Partitioner})
 			fc := t.chain[e.From]
-			fc.Outputs = append(fc.Outputs, NetworkOut{Index: out, Partitioner: e.Partitioner, Keyer: e.Keyer})
+			fc.Outputs = append(fc.Outputs, NetworkOut{Index: out, Tag: e.Tag, Partitioner: e.Partitioner, Keyer: e.Keyer})
 		}
 		jg.Vertices = append(jg.Vertices, v)
 	}

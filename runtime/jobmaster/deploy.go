@@ -80,19 +80,16 @@ func (j *JobMaster) deployment(t scheduler.Placement, p *preparation) (*pb.TaskD
 		d.Restore = b
 	}
 	for _, out := range v.Outputs {
-		n := 1
-		if out.Partitioner != graph.Forward {
-			n = j.vertex[out.To].Parallelism
-		}
-		d.Outputs = append(d.Outputs, &pb.PartitionDeployment{Subpartitions: int32(n), ConsumerMaxParallelism: int32(j.vertex[out.To].MaxParallelism)})
+		from, to := out.Partitioner.Consumers(v.Parallelism, j.vertex[out.To].Parallelism, t.ID.Subtask)
+		d.Outputs = append(d.Outputs, &pb.PartitionDeployment{Subpartitions: int32(to - from), ConsumerMaxParallelism: int32(j.vertex[out.To].MaxParallelism)})
 	}
 	for _, in := range v.Inputs {
 		gate := &pb.GateDeployment{}
-		from, to, sub := 0, j.vertex[in.From].Parallelism, t.ID.Subtask
-		if in.Partitioner == graph.Forward {
-			from, to, sub = t.ID.Subtask, t.ID.Subtask+1, 0
-		}
+		producers := j.vertex[in.From].Parallelism
+		from, to := in.Partitioner.Producers(producers, v.Parallelism, t.ID.Subtask)
 		for i := from; i < to; i++ {
+			first, _ := in.Partitioner.Consumers(producers, v.Parallelism, i)
+			sub := t.ID.Subtask - first
 			producer := j.sched.Execution(graph.ExecutionID{Vertex: in.From, Subtask: i, Attempt: t.ID.Attempt})
 			address := ""
 			if w := j.workers[producer.Slot.TaskManager]; w != nil && w.hello != nil {

@@ -53,7 +53,8 @@ type Context struct {
 	StateDir           string // private local directory for keyed state
 	StateMemory        int64
 	Checkpointing      bool
-	// Union of the committables of all subtasks at restore, for sinks.
+	// Side holds the Receiver of each side output that is read, by tag.
+	Side map[string]any
 	Mark *Marker
 
 	keyed state.Backend

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
@@ -137,6 +138,18 @@ func (t recordType[T]) Writer(part *network.Partition, n, subtask, maxParallelis
 			return Receiver[T](&singleWriter[T]{writer: w, c: w.channels[0]}), nil
 		}
 		return Receiver[T](&rebalanceWriter[T]{writer: w, next: subtask % n}), nil
+	case graph.Rescale:
+		return Receiver[T](&rebalanceWriter[T]{writer: w}), nil
+	case graph.Shuffle:
+		return Receiver[T](&choosingWriter[T]{writer: w, choose: func(_ T, n int) int { return rand.IntN(n) }}), nil
+	case graph.Global:
+		return Receiver[T](&choosingWriter[T]{writer: w, choose: func(T, int) int { return 0 }}), nil
+	case graph.Custom:
+		f, ok := keyer.(CustomPartitioner[T])
+		if !ok {
+			return nil, fmt.Errorf("operator: compose: edge without a partitioner for %s", t.Name())
+		}
+		return Receiver[T](&choosingWriter[T]{writer: w, choose: f}), nil
 	}
 	return nil, fmt.Errorf("operator: compose: unknown partitioner %q", p)
 }
@@ -216,6 +229,23 @@ func (w *rebalanceWriter[T]) Process(v T, m Meta) error {
 		w.next = 0
 	}
 	return w.put(c, v, m)
+}
+
+// CustomPartitioner chooses the subtask, 0 to n-1, that a record goes to.
+type CustomPartitioner[T any] func(v T, n int) int
+
+// choosingWriter sends each record where a function says.
+type choosingWriter[T any] struct {
+	*writer[T]
+	choose CustomPartitioner[T]
+}
+
+func (w *choosingWriter[T]) Process(v T, m Meta) error {
+	i := w.choose(v, len(w.channels))
+	if i < 0 || i >= len(w.channels) {
+		return fmt.Errorf("operator: partition a record: the partitioner chose subtask %d of %d", i, len(w.channels))
+	}
+	return w.put(w.channels[i], v, m)
 }
 
 type broadcastWriter[T any] struct{ *writer[T] }

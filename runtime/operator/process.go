@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rs/zerolog"
-
-	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
@@ -29,24 +26,12 @@ type Timer struct {
 	EventTime bool // else processing time
 }
 
-// RuntimeContext is what Open gets: the subtask's identity and its state handles.
+// RuntimeContext is what a keyed function gets in Open: the subtask's identity and its state handles.
 type RuntimeContext[K comparable] struct {
-	ctx *Context
+	TaskContext
 	cur *state.Key[K]
 	key serde.Codec[K]
 }
-
-// Subtask is this subtask's index, Parallelism how many there are.
-func (r *RuntimeContext[K]) Subtask() int { return r.ctx.Subtask }
-
-// Parallelism is the operator's parallelism.
-func (r *RuntimeContext[K]) Parallelism() int { return r.ctx.Parallelism }
-
-// Logger is a logger with the operator's identity.
-func (r *RuntimeContext[K]) Logger() zerolog.Logger { return r.ctx.Logger }
-
-// Metrics registers the function's own metrics.
-func (r *RuntimeContext[K]) Metrics() connector.Metrics { return r.ctx.Metrics }
 
 // ValueState is one value per key.
 type ValueState[V any] struct{ s valueAccess[V] }
@@ -90,31 +75,16 @@ func (r *RuntimeContext[K]) ValueState[V any](name string) (ValueState[V], error
 
 // KeyedContext is what ProcessElement and OnTimer get.
 type KeyedContext[K comparable] struct {
-	cur       state.Key[K]
-	ts        int64
-	watermark int64
-	event     state.Timers[K]
-	proc      state.Timers[K]
-	svc       Services
-	armed     int64 // processing time that a wake-up is set for, 0 for none
-	arm       func()
+	ProcessContext
+	cur   state.Key[K]
+	event state.Timers[K]
+	proc  state.Timers[K]
+	armed int64 // processing time that a wake-up is set for, 0 for none
+	arm   func()
 }
 
 // Key is the current key.
 func (c *KeyedContext[K]) Key() K { return c.cur.Key }
-
-// Timestamp is the event time of the record or timer; ok is false when the record has none.
-func (c *KeyedContext[K]) Timestamp() (t time.Time, ok bool) {
-	return time.UnixMilli(c.ts).UTC(), c.ts != NoTimestamp
-}
-
-// Watermark is the current event time; ok is false before the first watermark.
-func (c *KeyedContext[K]) Watermark() (t time.Time, ok bool) {
-	return time.UnixMilli(c.watermark).UTC(), c.watermark != MinWatermark
-}
-
-// ProcessingTime is the current processing time.
-func (c *KeyedContext[K]) ProcessingTime() time.Time { return time.UnixMilli(c.svc.Now()).UTC() }
 
 // RegisterEventTimeTimer calls OnTimer for the current key when the watermark reaches t. Registering twice is once.
 func (c *KeyedContext[K]) RegisterEventTimeTimer(t time.Time) error {
@@ -140,6 +110,93 @@ func (c *KeyedContext[K]) DeleteProcessingTimeTimer(t time.Time) error {
 	return c.proc.Delete(c.cur, 0, t.UnixMilli())
 }
 
+// keyedFunction is what operators that run a user's keyed function share: its context, its timers and its life.
+type keyedFunction[K comparable] struct {
+	KeyedBase
+	codec   serde.Codec[K]
+	kc      KeyedContext[K]
+	onTimer func(Timer) error
+	next    func(ts int64) error // passes a watermark on
+}
+
+func (f *keyedFunction[K]) init(ctx *Context, codec serde.Codec[K], e *emission, onTimer func(Timer) error, next func(int64) error) {
+	f.Ctx, f.codec, f.onTimer, f.next = ctx, codec, onTimer, next
+	f.kc.e, f.kc.watermark, f.kc.arm = e, MinWatermark, f.arm
+}
+
+// open restores the timers and opens the user's function.
+func (f *keyedFunction[K]) open(fn func(*RuntimeContext[K]) error) (err error) {
+	if f.kc.event, err = OpenTimers(f.Ctx, "event-timers", f.codec); err != nil {
+		return err
+	}
+	if f.kc.proc, err = OpenTimers(f.Ctx, "processing-timers", f.codec); err != nil {
+		return err
+	}
+	f.Ctx.Enter()
+	if err := fn(&RuntimeContext[K]{TaskContext{f.Ctx}, &f.kc.cur, f.codec}); err != nil {
+		return f.Ctx.wrap(err)
+	}
+	f.arm()
+	return nil
+}
+
+// enter makes a record's key and meta data current.
+func (f *keyedFunction[K]) enter(k state.Key[K], m Meta) {
+	f.Ctx.Enter()
+	f.kc.cur, f.kc.e.m = k, m
+}
+
+func (f *keyedFunction[K]) Watermark(ts int64) error {
+	f.kc.watermark = ts
+	if err := f.fire(f.kc.event, ts, true); err != nil {
+		return err
+	}
+	return f.next(ts)
+}
+
+func (f *keyedFunction[K]) fire(timers state.Timers[K], until int64, event bool) error {
+	if at, ok := timers.Next(); !ok || at > until {
+		return nil
+	}
+	return timers.PopUntil(until, func(k state.Key[K], _ state.Namespace, at int64) error {
+		m := Meta{TS: at, Hash: k.Hash}
+		if !event {
+			m.TS = NoTimestamp
+		}
+		f.enter(k, m)
+		return f.kc.e.done(f.onTimer(Timer{At: time.UnixMilli(at).UTC(), EventTime: event}))
+	})
+}
+
+// arm asks for a wake-up at the earliest processing-time timer.
+func (f *keyedFunction[K]) arm() {
+	at, ok := f.kc.proc.Next()
+	if !ok || f.kc.armed != 0 && f.kc.armed <= at {
+		return
+	}
+	f.kc.armed = at
+	f.Ctx.At(at, func() error {
+		if f.kc.armed == at {
+			f.kc.armed = 0
+		}
+		if err := f.fire(f.kc.proc, f.Ctx.Now(), false); err != nil {
+			return err
+		}
+		f.arm()
+		return nil
+	})
+}
+
+// close closes the user's function and the state.
+func (f *keyedFunction[K]) close(fn func() error) error {
+	f.Ctx.Enter()
+	err := f.Ctx.wrap(fn())
+	if cerr := f.KeyedBase.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
 // KeyedProcess runs a user's function over a keyed stream; newFn makes one instance per subtask.
 func KeyedProcess[K comparable, T, R any](sel KeySelector[K, T], newFn func() KeyedProcessFunction[K, T, R]) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
@@ -147,99 +204,78 @@ func KeyedProcess[K comparable, T, R any](sel KeySelector[K, T], newFn func() Ke
 		if err != nil {
 			return nil, err
 		}
-		o := &processOp[K, T, R]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, fn: newFn(), out: r}
-		o.c = Collector[R]{ctx: ctx, out: r}
-		o.kc.svc, o.kc.watermark, o.kc.arm = ctx.Services, MinWatermark, o.arm
+		o := &processOp[K, T, R]{sel: sel, fn: newFn(), out: r, c: newCollector(ctx, r)}
+		o.init(ctx, sel.Codec, &o.c.emission, func(t Timer) error { return o.fn.OnTimer(&o.kc, t, &o.c) }, r.Watermark)
 		return o, nil
 	})
 }
 
 type processOp[K comparable, T, R any] struct {
-	KeyedBase
+	keyedFunction[K]
 	sel KeySelector[K, T]
 	fn  KeyedProcessFunction[K, T, R]
 	out Receiver[R]
 	c   Collector[R]
-	kc  KeyedContext[K]
 }
 
-func (o *processOp[K, T, R]) Input(int) any        { return Receiver[T](o) }
-func (o *processOp[K, T, R]) Idle(idle bool) error { return o.out.Idle(idle) }
-
-func (o *processOp[K, T, R]) Open(context.Context) (err error) {
-	if o.kc.event, err = OpenTimers(o.Ctx, "event-timers", o.sel.Codec); err != nil {
-		return err
-	}
-	if o.kc.proc, err = OpenTimers(o.Ctx, "processing-timers", o.sel.Codec); err != nil {
-		return err
-	}
-	o.Ctx.Enter()
-	if err := o.fn.Open(&RuntimeContext[K]{ctx: o.Ctx, cur: &o.kc.cur, key: o.sel.Codec}); err != nil {
-		return o.Ctx.wrap(err)
-	}
-	o.arm()
-	return nil
-}
+func (o *processOp[K, T, R]) Input(int) any              { return Receiver[T](o) }
+func (o *processOp[K, T, R]) Idle(idle bool) error       { return o.out.Idle(idle) }
+func (o *processOp[K, T, R]) Open(context.Context) error { return o.open(o.fn.Open) }
+func (o *processOp[K, T, R]) Close() error               { return o.close(o.fn.Close) }
 
 func (o *processOp[K, T, R]) Process(v T, m Meta) error {
-	o.Ctx.Enter()
-	o.kc.cur, o.kc.ts, o.c.m = o.sel.key(o.Ctx, v, m), m.TS, m
-	if err := o.fn.ProcessElement(&o.kc, v, &o.c); err != nil {
-		return o.Ctx.wrap(err)
-	}
-	return o.c.err
+	o.enter(o.sel.key(o.Ctx, v, m), m)
+	return o.c.done(o.fn.ProcessElement(&o.kc, v, &o.c))
 }
 
-func (o *processOp[K, T, R]) Watermark(ts int64) error {
-	o.kc.watermark = ts
-	if err := o.fire(o.kc.event, ts, true); err != nil {
-		return err
-	}
+// ProcessFunction is a user's function over a stream without keys. One instance serves one subtask.
+// Source: Flink ProcessFunction.
+type ProcessFunction[T, R any] interface {
+	// Open runs once, before any record.
+	Open(rt *TaskContext) error
+	ProcessElement(ctx *ProcessContext, v T, out *Collector[R]) error
+	Close() error
+}
+
+// Process runs a user's function; newFn makes one instance per subtask.
+func Process[T, R any](newFn func() ProcessFunction[T, R]) Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		p, err := newPass[R](ctx, out)
+		if err != nil {
+			return nil, err
+		}
+		o := &plainProcessOp[T, R]{pass: p, fn: newFn(), c: newCollector(ctx, p.out)}
+		o.pc = ProcessContext{&o.c.emission, MinWatermark}
+		return o, nil
+	})
+}
+
+type plainProcessOp[T, R any] struct {
+	pass[R]
+	fn ProcessFunction[T, R]
+	c  Collector[R]
+	pc ProcessContext
+}
+
+func (o *plainProcessOp[T, R]) Input(int) any { return Receiver[T](o) }
+
+func (o *plainProcessOp[T, R]) Open(context.Context) error {
+	o.ctx.Enter()
+	return o.ctx.wrap(o.fn.Open(&TaskContext{o.ctx}))
+}
+
+func (o *plainProcessOp[T, R]) Process(v T, m Meta) error {
+	o.ctx.Enter()
+	o.c.m = m
+	return o.c.done(o.fn.ProcessElement(&o.pc, v, &o.c))
+}
+
+func (o *plainProcessOp[T, R]) Watermark(ts int64) error {
+	o.pc.watermark = ts
 	return o.out.Watermark(ts)
 }
 
-func (o *processOp[K, T, R]) fire(timers state.Timers[K], until int64, event bool) error {
-	if at, ok := timers.Next(); !ok || at > until {
-		return nil
-	}
-	o.Ctx.Enter()
-	return timers.PopUntil(until, func(k state.Key[K], _ state.Namespace, at int64) error {
-		o.kc.cur, o.kc.ts = k, at
-		o.c.m = Meta{TS: at, Hash: k.Hash}
-		if !event {
-			o.kc.ts, o.c.m.TS = NoTimestamp, NoTimestamp
-		}
-		if err := o.fn.OnTimer(&o.kc, Timer{At: time.UnixMilli(at).UTC(), EventTime: event}, &o.c); err != nil {
-			return o.Ctx.wrap(err)
-		}
-		return o.c.err
-	})
-}
-
-// arm asks for a wake-up at the earliest processing-time timer.
-func (o *processOp[K, T, R]) arm() {
-	at, ok := o.kc.proc.Next()
-	if !ok || o.kc.armed != 0 && o.kc.armed <= at {
-		return
-	}
-	o.kc.armed = at
-	o.Ctx.At(at, func() error {
-		if o.kc.armed == at {
-			o.kc.armed = 0
-		}
-		if err := o.fire(o.kc.proc, o.Ctx.Now(), false); err != nil {
-			return err
-		}
-		o.arm()
-		return nil
-	})
-}
-
-func (o *processOp[K, T, R]) Close() error {
-	o.Ctx.Enter()
-	err := o.Ctx.wrap(o.fn.Close())
-	if cerr := o.KeyedBase.Close(); err == nil {
-		err = cerr
-	}
-	return err
+func (o *plainProcessOp[T, R]) Close() error {
+	o.ctx.Enter()
+	return o.ctx.wrap(o.fn.Close())
 }

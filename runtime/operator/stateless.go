@@ -82,35 +82,11 @@ func (o *filterOp[T]) Process(v T, m Meta) error {
 	return o.out.Process(v, m)
 }
 
-// Collector emits the results of user functions. It is valid during the call it was given to.
-type Collector[R any] struct {
-	ctx *Context
-	out Receiver[R]
-	m   Meta
-	err error
-}
-
-// Collect emits v with the event time of the record (or timer) being processed. After a failure downstream it does nothing.
-func (c *Collector[R]) Collect(v R) {
-	if c.err == nil {
-		c.err = c.out.Process(v, c.m)
-		c.ctx.Enter()
-	}
-}
-
-// CollectAt emits v with another event time, in milliseconds.
-func (c *Collector[R]) CollectAt(v R, ts int64) {
-	if c.err == nil {
-		c.err = c.out.Process(v, Meta{TS: ts})
-		c.ctx.Enter()
-	}
-}
-
 // FlatMap applies fn, which emits any number of results.
 func FlatMap[T, R any](fn func(T, *Collector[R]) error) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
 		p, err := newPass[R](ctx, out)
-		return &flatMapOp[T, R]{p, fn, Collector[R]{ctx: ctx, out: p.out}}, err
+		return &flatMapOp[T, R]{p, fn, newCollector(ctx, p.out)}, err
 	})
 }
 
@@ -125,10 +101,7 @@ func (o *flatMapOp[T, R]) Input(int) any { return Receiver[T](o) }
 func (o *flatMapOp[T, R]) Process(v T, m Meta) error {
 	o.ctx.Enter()
 	o.c.m = m
-	if err := o.fn(v, &o.c); err != nil {
-		return o.ctx.wrap(err)
-	}
-	return o.c.err
+	return o.c.done(o.fn(v, &o.c))
 }
 
 // Update applies fn to each record in place.

@@ -70,7 +70,7 @@ func TumblingWindow[K comparable, T, A, R any](sel KeySelector[K, T], w Tumbling
 			return nil, err
 		}
 		o := &windowOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, codec: codec, views: codec.Views(), sel: sel, win: w, f: f, out: r, table: t, watermark: MinWatermark}
-		o.collector = Collector[R]{ctx: ctx, out: r}
+		o.collector = newCollector(ctx, r)
 		ctx.Metrics.Gauge("numLateRecordsDropped", func() float64 { return float64(o.latePublished.Load()) })
 		return o, nil
 	})

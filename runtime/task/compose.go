@@ -50,15 +50,23 @@ func (t *Task) compose() error {
 
 // chain composes a node after everything downstream of it.
 func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask) error {
-	var outs []any
+	outs := map[string][]any{} // by tag
 	for _, next := range c.Chained {
 		if err := t.chain(next, restored); err != nil {
 			return err
 		}
-		outs = append(outs, t.ops[next.Index].Input(0))
+		outs[next.Tag] = append(outs[next.Tag], t.ops[next.Index].Input(next.Node.In[0].Input))
 	}
-	typ, _ := c.Node.OutImpl.(operator.Type)
+	types := map[string]operator.Type{}
+	for tag, s := range c.Node.Side {
+		types[tag], _ = s.(operator.Type)
+	}
+	types[""], _ = c.Node.OutImpl.(operator.Type)
 	for _, o := range c.Outputs {
+		typ := types[o.Tag]
+		if typ == nil {
+			return fmt.Errorf("task: output %q of %s has no record type", o.Tag, c.Node.Name)
+		}
 		w, err := typ.Writer(t.parts[o.Index], t.d.Subpartitions[o.Index], t.d.Subtask, t.consumerMax(o.Index), o.Partitioner, o.Keyer,
 			config.BufferTimeout.Value(t.env.Config) == 0)
 		if err != nil {
@@ -67,20 +75,27 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		if r, ok := w.(interface{ Records() int64 }); ok {
 			t.writers = append(t.writers, r)
 		}
-		outs = append(outs, w)
+		outs[o.Tag] = append(outs[o.Tag], w)
 	}
-	var out any
-	if typ != nil {
-		var err error
-		if out, err = typ.Tee(outs); err != nil {
+	tees := map[string]any{}
+	for tag, typ := range types {
+		if typ == nil {
+			continue
+		}
+		tee, err := typ.Tee(outs[tag])
+		if err != nil {
 			return err
 		}
+		tees[tag] = tee
 	}
 	f, ok := c.Node.Impl.(operator.Factory)
 	if !ok {
 		return fmt.Errorf("task: %s has no implementation in this process", c.Node.Name)
 	}
 	ctx := t.operatorContext(c, restored)
+	out := tees[""]
+	delete(tees, "")
+	ctx.Side = tees
 	op, err := f.New(ctx, out)
 	if op != nil {
 		t.ops[c.Index], t.ctxs[c.Index] = op, ctx // also after an error, so that it is closed
@@ -132,7 +147,7 @@ func (t *Task) connect() error {
 	readers := map[int]operator.Reader{}
 	views := map[int]bool{}
 	for _, e := range t.d.Head.Node.In {
-		typ, ok := e.From.OutImpl.(operator.Type)
+		typ, ok := e.Type().(operator.Type)
 		if !ok {
 			return fmt.Errorf("task: input of %s has no record type", t.d.Vertex.Name)
 		}

@@ -186,23 +186,16 @@ func runJob(t testing.TB, g *graph.StreamGraph, conf config.Configuration) []*pb
 			d := task.Deployment{Execution: graph.ExecutionID{Vertex: v.ID, Subtask: sub}, JobName: g.Name, Vertex: p.Graph.Vertex(v.ID), Head: p.Heads[v.ID],
 				Subtask: sub, Parallelism: v.Parallelism, MaxParallelism: v.MaxParallelism}
 			for _, o := range v.Outputs {
-				n := p.Graph.Vertex(o.To).Parallelism
-				if o.Partitioner == graph.Forward {
-					n = 1
-				}
-				d.Subpartitions = append(d.Subpartitions, n)
+				from, to := o.Partitioner.Consumers(v.Parallelism, p.Graph.Vertex(o.To).Parallelism, sub)
+				d.Subpartitions = append(d.Subpartitions, to-from)
 			}
 			for _, in := range v.Inputs {
 				var src []network.Source
-				for up := range p.Graph.Vertex(in.From).Parallelism {
-					if in.Partitioner == graph.Forward && up != sub {
-						continue
-					}
-					s := network.Source{Partition: network.PartitionID{Producer: graph.ExecutionID{Vertex: in.From, Subtask: up}, Output: in.FromOutput}, Subpartition: sub}
-					if in.Partitioner == graph.Forward {
-						s.Subpartition = 0
-					}
-					src = append(src, s)
+				producers := p.Graph.Vertex(in.From).Parallelism
+				from, to := in.Partitioner.Producers(producers, v.Parallelism, sub)
+				for up := from; up < to; up++ {
+					first, _ := in.Partitioner.Consumers(producers, v.Parallelism, up)
+					src = append(src, network.Source{Partition: network.PartitionID{Producer: graph.ExecutionID{Vertex: in.From, Subtask: up}, Output: in.FromOutput}, Subpartition: sub - first})
 				}
 				d.Inputs = append(d.Inputs, src)
 			}

@@ -1,0 +1,102 @@
+package stream
+
+import (
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/operator"
+)
+
+// CoProcessFunction is a function over two connected streams without keys; KeyedCoProcessFunction over two that are keyed alike, with
+// state and timers of the key. newFn makes one instance per subtask.
+type (
+	CoProcessFunction[A, B, R any]                    = operator.CoProcessFunction[A, B, R]
+	KeyedCoProcessFunction[K comparable, A, B, R any] = operator.KeyedCoProcessFunction[K, A, B, R]
+)
+
+// ConnectedStreams are two streams, of any types, that one operator reads. Its watermark is the least of theirs.
+type ConnectedStreams[A, B any] struct {
+	first  DataStream[A]
+	second DataStream[B]
+}
+
+// Connect lets one operator read this stream and another.
+func (s DataStream[T]) Connect[B any](other Stream[B]) ConnectedStreams[T, B] {
+	o := other.dataStream()
+	if o.env != s.env {
+		s.env.mistake("Connect of streams of different environments")
+		o.env = s.env
+	}
+	return ConnectedStreams[T, B]{s, o}
+}
+
+// Map applies one function to the records of the first stream and another to those of the second.
+func (c ConnectedStreams[A, B]) Map[R any](first func(A) R, second func(B) R) SingleOutputStreamOperator[R] {
+	return connected[A, B, R](c, "comap", "Co-Map", operator.CoProcess(func() CoProcessFunction[A, B, R] {
+		return coFunctions[A, B, R]{
+			first:  func(v A, out *Collector[R]) error { out.Collect(first(v)); return nil },
+			second: func(v B, out *Collector[R]) error { out.Collect(second(v)); return nil },
+		}
+	}))
+}
+
+// FlatMap applies one function to the records of the first stream and another to those of the second; both emit any number of results.
+func (c ConnectedStreams[A, B]) FlatMap[R any](first func(v A, out *Collector[R]) error, second func(v B, out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	return connected[A, B, R](c, "coflatmap", "Co-Flat Map", operator.CoProcess(func() CoProcessFunction[A, B, R] {
+		return coFunctions[A, B, R]{first: first, second: second}
+	}))
+}
+
+// Process runs a function over both streams; newFn makes one instance per subtask.
+func (c ConnectedStreams[A, B]) Process[R any](newFn func() CoProcessFunction[A, B, R]) SingleOutputStreamOperator[R] {
+	return connected[A, B, R](c, "coprocess", "Co-Process", operator.CoProcess(newFn))
+}
+
+// KeyBy keys both streams by keys of one type: records of one key meet in one subtask, whichever stream they are of.
+func (c ConnectedStreams[A, B]) KeyBy[K comparable](first func(A) K, second func(B) K) ConnectedKeyedStreams[K, A, B] {
+	return c.first.KeyBy(first).Connect(c.second.KeyBy(second))
+}
+
+func connected[A, B, R any](c ConnectedStreams[A, B], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
+	n := c.first.env.add(&graph.Node{Kind: kind, Name: name, In: append(c.first.edges(0), c.second.edges(1)...), Impl: f})
+	return output[R](c.first.env, n)
+}
+
+// coFunctions is a CoProcessFunction of two functions.
+type coFunctions[A, B, R any] struct {
+	Plain
+	first  func(A, *Collector[R]) error
+	second func(B, *Collector[R]) error
+}
+
+func (f coFunctions[A, B, R]) ProcessFirst(_ *ProcessContext, v A, out *Collector[R]) error {
+	return f.first(v, out)
+}
+
+func (f coFunctions[A, B, R]) ProcessSecond(_ *ProcessContext, v B, out *Collector[R]) error {
+	return f.second(v, out)
+}
+
+// ConnectedKeyedStreams are two streams keyed alike that one operator reads.
+type ConnectedKeyedStreams[K comparable, A, B any] struct {
+	first  KeyedStream[K, A]
+	second KeyedStream[K, B]
+}
+
+// Connect lets one operator read this stream and another that is keyed by the same type.
+func (s KeyedStream[K, T]) Connect[B any](other KeyedStream[K, B]) ConnectedKeyedStreams[K, T, B] {
+	if other.env != s.env {
+		s.env.mistake("Connect of streams of different environments")
+		other.env = s.env
+	}
+	return ConnectedKeyedStreams[K, T, B]{s, other}
+}
+
+// Process runs a function with state and timers over both streams; newFn makes one instance per subtask.
+func (c ConnectedKeyedStreams[K, A, B]) Process[R any](newFn func() KeyedCoProcessFunction[K, A, B, R]) SingleOutputStreamOperator[R] {
+	return connectedKeyed[K, A, B, R](c, "coprocess", "KeyedCoProcess", operator.KeyedCoProcess(c.first.sel, c.second.sel, newFn))
+}
+
+func connectedKeyed[K comparable, A, B, R any](c ConnectedKeyedStreams[K, A, B], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
+	n := c.first.env.add(&graph.Node{Kind: kind, Name: name, Stateful: true, Keyed: true, KeyType: c.first.keyType,
+		In: append(c.first.edges(0), c.second.edges(1)...), Impl: f})
+	return output[R](c.first.env, n)
+}

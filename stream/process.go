@@ -1,0 +1,55 @@
+package stream
+
+import (
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/operator"
+)
+
+// ProcessFunction is a function over a stream without keys, with side outputs. newFn makes one instance per subtask; embed Plain in
+// functions that hold nothing to open or close.
+type ProcessFunction[T, R any] = operator.ProcessFunction[T, R]
+
+// TaskContext and ProcessContext are what functions without keys work with.
+type (
+	TaskContext    = operator.TaskContext
+	ProcessContext = operator.ProcessContext
+)
+
+// Plain is embedded by functions without keys that hold nothing to open or close.
+type Plain struct{}
+
+// Open does nothing.
+func (Plain) Open(*TaskContext) error { return nil }
+
+// Close does nothing.
+func (Plain) Close() error { return nil }
+
+// OutputTag names a side output of S: functions emit to it with ctx.Output(tag, v), and GetSideOutput reads it.
+type OutputTag[S any] = operator.OutputTag[S]
+
+// NewOutputTag returns the tag of this name, which is unique in an operator.
+func NewOutputTag[S any](id string) OutputTag[S] { return OutputTag[S]{ID: id} }
+
+// GetSideOutput returns what the operator's function emits under tag.
+func (s SingleOutputStreamOperator[T]) GetSideOutput[S any](tag OutputTag[S]) DataStream[S] {
+	return sideOutput(s.env, s.node, tag)
+}
+
+func sideOutput[S any](env *Environment, n *graph.Node, tag OutputTag[S]) DataStream[S] {
+	out := DataStream[S]{env: env, ins: []upstream{{node: n, tag: tag.ID}}}
+	t, err := operator.TypeOf[S]()
+	switch {
+	case tag.ID == "":
+		env.mistake("GetSideOutput: the tag has no name")
+	case err != nil:
+		env.mistake("GetSideOutput(%q): %v", tag.ID, err)
+	case n.Side[tag.ID] != nil && n.Side[tag.ID].(operator.Type).Name() != t.Name():
+		env.mistake("GetSideOutput(%q): the tag is already read as %s, not %s", tag.ID, n.Side[tag.ID].(operator.Type).Name(), t.Name())
+	default:
+		if n.Side == nil {
+			n.Side = map[string]any{}
+		}
+		n.Side[tag.ID] = t
+	}
+	return out
+}

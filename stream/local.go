@@ -2,9 +2,10 @@ package stream
 
 import (
 	"context"
-
+	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/rs/zerolog"
 
@@ -81,13 +82,18 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 		}
 	}
 	tuneGC(int64(config.TaskManagerMemory.Value(p.Graph.Config)))
-	return runEmbedded(ctx, p, LocalOptions{
+	err = runEmbedded(ctx, p, LocalOptions{
 		Args: args, REST: fmt.Sprintf("localhost:%d", config.RestPort.Value(p.Graph.Config)),
 		Logger: zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}).Level(level).With().Timestamp().Logger(),
 		Started: func(url string) {
 			fmt.Fprintf(os.Stderr, "%s runs on an embedded cluster; REST at %s\n", p.Graph.Name, url)
 		},
 	})
+	if port := config.RestPort.Value(p.Graph.Config); errors.Is(err, syscall.EADDRINUSE) && port != 0 {
+		return fmt.Errorf("port %d, for the status page and REST interface of a job that runs here, is taken (by another such job?): "+
+			"set %s to another one, or to 0 for any free one: thalweg run -D%s=0 ..., or in config.yaml", port, config.RestPort.Key, config.RestPort.Key)
+	}
+	return err
 }
 
 func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) error {

@@ -42,7 +42,8 @@ func Main(name string, build func(env *Environment) error) {
 }
 
 func run(name string, build func(*Environment) error) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// SIGPIPE too: a job whose output nobody reads any more ("job | head") ends in order and removes its folders.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	defer stop()
 	args := os.Args[1:]
 	var err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,13 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is also a program, which prints without end.
+func TestMain(m *testing.M) {
+	if os.Getenv("THALWEG_TEST_PROGRAM") != "" {
+		Main("endless", endless)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestMarkerSaysTheProtocol(t *testing.T) {
 	if want := fmt.Sprintf("thalweg.sdk.protocol=%d;", version.Protocol); sdkMarker != want {

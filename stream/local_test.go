@@ -1,0 +1,91 @@
+package stream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thalweg/thalweg/connector/datagen"
+	"github.com/thalweg/thalweg/runtime/rpc"
+)
+
+func endless(env *Environment) error {
+	env.FromSource(datagen.Source(func(n int64) int64 { return n }), NoWatermarks[int64](), "numbers").UID("numbers").Print().UID("out")
+	return nil
+}
+
+// startProgram starts the program endless as a user does, with the REST port given.
+func startProgram(t *testing.T, port int) (cmd *exec.Cmd, tmp string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	tmp = t.TempDir()
+	conf := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(conf, fmt.Appendf(nil, `{"rest.port":"%d"}`, port), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), "THALWEG_TEST_PROGRAM=1", "TMPDIR="+tmp, rpc.EnvConfig+"="+conf)
+	return cmd, tmp
+}
+
+func nothingLeft(t *testing.T, tmp string) {
+	t.Helper()
+	if files, _ := filepath.Glob(filepath.Join(tmp, "*")); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+// A program whose output nobody reads any more (program | head -3) ends, and leaves no folders.
+func TestProgramEndsWithItsReader(t *testing.T) {
+	cmd, tmp := startProgram(t, 0)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for range 3 {
+		if !lines.Scan() {
+			t.Fatalf("no output: %s", errs.String())
+		}
+	}
+	_ = out.Close()
+	if err := cmd.Wait(); err != nil || cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+	nothingLeft(t, tmp)
+}
+
+// A port that is taken is named with the key that changes it and what needs it.
+func TestTakenRESTPortIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // a test
+	port := l.Addr().(*net.TCPAddr).Port
+	cmd, tmp := startProgram(t, port)
+	b, _ := cmd.CombinedOutput()
+	text := string(b)
+	if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, fmt.Sprintf("port %d, for the status page", port)) || !strings.Contains(text, "-Drest.port=0") || strings.Count(text, "\n") != 1 {
+		t.Errorf("%v: %s", cmd.ProcessState, text)
+	}
+	nothingLeft(t, tmp)
+}

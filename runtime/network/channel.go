@@ -3,7 +3,6 @@ package network
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
 // entry is one element of a channel's queue: a data buffer, or an event.
@@ -29,8 +28,7 @@ type Channel struct {
 
 	// Of the writer only.
 	buf   []byte
-	flush *atomic.Uint32 // Partition.flushRequested
-	limit int            // Put hands over at this length: BufferSize less room for one more record
+	limit int // Put hands over at this length: BufferSize less room for one more record
 
 	mu      sync.Mutex
 	queue   fifo[entry]
@@ -51,11 +49,10 @@ func (c *Channel) Buf() []byte {
 	return c.buf
 }
 
-// Put takes buf, which is Buf() extended by one or more whole elements. When the buffer is full, or a flush was requested, it is handed to
-// the consumer, which blocks while the consumer is too far behind. Errors: the cause of the partition's context; *ConnectionError when
+// Put takes buf, which is Buf() extended by one or more whole elements. When the buffer is full it is handed to the consumer, which blocks while the consumer is too far behind. Errors: the cause of the partition's context; *ConnectionError when
 // the consumer is gone; an error that names MaxFrame for a record that is larger (the buffer is then as before).
 func (c *Channel) Put(buf []byte) error {
-	if len(buf) >= c.limit || c.flush.Load() != 0 {
+	if len(buf) >= c.limit {
 		return c.putFull(buf)
 	}
 	c.buf = buf
@@ -83,12 +80,7 @@ func (c *Channel) putFull(buf []byte) error {
 		c.limit = max(c.limit-(e.cfg.BufferSize-c.limit), e.cfg.BufferSize/4, 1)
 	}
 	if len(buf) >= c.limit {
-		if err := c.Flush(); err != nil {
-			return err
-		}
-	}
-	if c.p.flushRequested.Load() != 0 {
-		return c.p.FlushAll()
+		return c.Flush()
 	}
 	return nil
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-
-	"github.com/thalweg/thalweg/runtime/graph"
 )
 
 // Environment is the exchange of one worker process: its listener, connections, partitions and gates. Safe for concurrent use.
@@ -143,13 +141,14 @@ func (e *Environment) Close() error {
 	return err
 }
 
-// ReleaseExecution drops all partitions of an execution, finished ones too: their consumers fail with ProducerGone unless they have read to
-// the end. For the owner of the tasks, when a job is cancelled or starts anew, since a finished partition otherwise waits for its consumers.
-func (e *Environment) ReleaseExecution(id graph.ExecutionID) {
+// ReleaseBefore drops all partitions of attempts before the given one, finished ones too: their consumers fail with ProducerGone unless
+// they have read to the end. For the owner of the tasks, when a job starts anew, since a finished partition otherwise waits for its
+// consumers for ever.
+func (e *Environment) ReleaseBefore(attempt int) {
 	e.mu.Lock()
 	var found []*Partition
 	for pid, p := range e.partitions {
-		if pid.Producer == id {
+		if pid.Producer.Attempt < attempt {
 			found = append(found, p)
 		}
 	}
@@ -158,6 +157,13 @@ func (e *Environment) ReleaseExecution(id graph.ExecutionID) {
 		p.fail(errors.New("released"))
 		e.unregister(p)
 	}
+}
+
+// Partitions returns how many partitions are registered: those being written, and finished ones that were not read to their end.
+func (e *Environment) Partitions() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.partitions)
 }
 
 func (e *Environment) register(p *Partition) error {

@@ -241,7 +241,9 @@ func runScenario(t *rapid.T, s scenario) {
 					return err
 				}
 			case 1:
-				p.RequestFlush()
+				if err := ch.Flush(); err != nil {
+					return err
+				}
 			case 2:
 				runtime.Gosched()
 			}
@@ -399,18 +401,16 @@ func runScenario(t *rapid.T, s scenario) {
 		if !failed {
 			failed = true
 			// What the JobMaster does: the others are cancelled. They must not need it when they depend on the one that failed.
-			time.AfterFunc(10*time.Millisecond, cancelLater(envs, s.producers))
+			time.AfterFunc(10*time.Millisecond, cancelLater(envs))
 		}
 	}
 }
 
 // cancelLater drops all partitions, as after a failed attempt.
-func cancelLater(envs []*Environment, producers int) func() {
+func cancelLater(envs []*Environment) func() {
 	return func() {
 		for _, e := range envs {
-			for i := range producers {
-				e.ReleaseExecution(testPartition(i).Producer)
-			}
+			e.ReleaseBefore(1)
 		}
 	}
 }

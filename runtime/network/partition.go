@@ -9,16 +9,14 @@ import (
 	"time"
 )
 
-// Partition is one output of a task: a channel per consumer. One goroutine, the task, writes; RequestFlush and the metrics may be used
-// by any.
+// Partition is one output of a task: a channel per consumer. One goroutine, the task, writes; the metrics may be used by any.
 type Partition struct {
 	env      *Environment
 	id       PartitionID
 	ctx      context.Context //nolint:containedctx // the partition's life: it ends a blocked Put
 	channels []*Channel
 
-	flushRequested atomic.Uint32 // 1: at the next Put; a number, not a Bool, so that Put can be inlined
-	bytesOut       atomic.Int64
+	bytesOut atomic.Int64
 
 	blockMu      sync.Mutex // taken only by a writer that blocks, and by readers of the metric
 	blocked      int64      // nanoseconds of the blocks that are over
@@ -40,7 +38,7 @@ func (e *Environment) NewPartition(ctx context.Context, id PartitionID, subparti
 	p := &Partition{env: e, id: id, ctx: ctx, wake: make(chan struct{}, 1)}
 	limit := max(1, e.cfg.BufferSize-e.cfg.BufferSize/64)
 	for i := range subpartitions {
-		p.channels = append(p.channels, &Channel{p: p, index: i, limit: limit, flush: &p.flushRequested})
+		p.channels = append(p.channels, &Channel{p: p, index: i, limit: limit})
 	}
 	p.open.Store(int32(subpartitions))
 	return p, e.register(p)
@@ -55,16 +53,18 @@ func (p *Partition) Channels() int { return len(p.channels) }
 // Channel returns the i-th subpartition.
 func (p *Partition) Channel(i int) *Channel { return p.channels[i] }
 
-// RequestFlush asks the writer, from any goroutine, to flush all channels at its next Put. A writer that is idle must look at
-// FlushRequested itself.
-func (p *Partition) RequestFlush() { p.flushRequested.Store(1) }
-
-// FlushRequested reports whether RequestFlush was called since the last FlushAll.
-func (p *Partition) FlushRequested() bool { return p.flushRequested.Load() != 0 }
+// Holds reports whether any channel holds something that was not handed over. Of the writer's goroutine.
+func (p *Partition) Holds() bool {
+	for _, c := range p.channels {
+		if len(c.buf) > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // FlushAll hands over what the channels hold. It blocks as Channel.Put does.
 func (p *Partition) FlushAll() error {
-	p.flushRequested.Store(0)
 	for _, c := range p.channels {
 		if err := c.Flush(); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (p *Partition) Finish() error {
 }
 
 // Close ends the task's use of the partition. After Finish it stays until every consumer has read to its end (or
-// Environment.ReleaseExecution); without, consumers fail with ProducerGone. A second call does nothing. It belongs to the writer's
+// Environment.ReleaseBefore); without, consumers fail with ProducerGone. A second call does nothing. It belongs to the writer's
 // goroutine.
 func (p *Partition) Close() {
 	if p.closed.Swap(true) {

@@ -330,34 +330,46 @@ func TestFrequentFlushesUnderBackpressureFillBuffers(t *testing.T) {
 	}
 }
 
-func TestRequestFlush(t *testing.T) {
+func TestHolds(t *testing.T) {
 	e := newEnv(t, Config{})
 	p := newPartition(t, e, testPartition(1), 2)
 	g := newConsumer(t, t.Context(), e, Source{Partition: testPartition(1)}, Source{Partition: testPartition(1), Subpartition: 1})
-	put := func(i int) {
-		t.Helper()
-		if c := p.Channel(i); c.Put(append(c.Buf(), 'x')) != nil {
-			t.Fatal("put failed")
-		}
+	if p.Holds() {
+		t.Error("a new partition holds something")
 	}
-	put(0)
-	if g.Queued() != 0 {
-		t.Fatal("handed over too early")
+	if c := p.Channel(1); c.Put(append(c.Buf(), 'x')) != nil {
+		t.Fatal("put failed")
 	}
-	p.RequestFlush()
-	put(1)
-	if g.Queued() != 2 || p.FlushRequested() {
-		t.Errorf("%d buffers came, want those of both channels", g.Queued())
+	if !p.Holds() || g.Queued() != 0 {
+		t.Errorf("holds %v, %d buffers came", p.Holds(), g.Queued())
+	}
+	if err := p.FlushAll(); err != nil || p.Holds() || g.Queued() != 1 {
+		t.Errorf("%v; after the flush it holds %v, %d buffers came", err, p.Holds(), g.Queued())
 	}
 }
 
-func TestReleaseExecution(t *testing.T) {
+// A finished partition that nobody reads goes with its attempt; those of the next attempt stay.
+func TestReleaseBefore(t *testing.T) {
 	e := newEnv(t, Config{BufferSize: 100})
 	p := newPartition(t, e, testPartition(1), 1)
 	done := fill(p, 0)
 	eventually(t, "blocked", func() bool { return p.BackpressuredNanos() > 0 })
-	e.ReleaseExecution(testPartition(1).Producer)
+	finished := newPartition(t, e, testPartition(2), 3)
+	if err := finished.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	finished.Close()
+	next := testPartition(1)
+	next.Producer.Attempt++
+	newPartition(t, e, next, 1)
+	if e.ReleaseBefore(0); e.Partitions() != 3 {
+		t.Errorf("%d partitions, want 3", e.Partitions())
+	}
+	e.ReleaseBefore(1)
 	wantKind(t, wait(t, done), ProducerGone)
+	if e.Partitions() != 1 {
+		t.Errorf("%d partitions, want that of the second attempt", e.Partitions())
+	}
 	if _, err := e.NewPartition(t.Context(), testPartition(1), 1); err != nil {
 		t.Errorf("the id is not free again: %v", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/jobmaster"
+	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -183,6 +184,7 @@ type cluster struct {
 	reg   *fs.Registry
 	log   zerolog.Logger
 
+	exchange func(*network.Environment) // sees the exchange of each worker; may be nil
 	run      func(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig) error
 	slots    int
 	res      *resourcemanager.Manager
@@ -192,7 +194,7 @@ type cluster struct {
 }
 
 // startCluster runs p on one TaskManager for each n subtasks.
-func startCluster(t *testing.T, dir string, p *graph.Program, parallelism, workers int, conf config.Configuration) *cluster {
+func startCluster(t *testing.T, dir string, p *graph.Program, parallelism, workers int, conf config.Configuration, change ...func(*cluster)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: dir, store: ha.NewMemory(), reg: &fs.Registry{}, slots: (parallelism + workers - 1) / workers,
 		log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)}
@@ -203,7 +205,10 @@ func startCluster(t *testing.T, dir string, p *graph.Program, parallelism, worke
 	}
 	local.Register(c.reg)
 	c.run = func(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig) error {
-		return worker.Run(ctx, link, cfg, p, c.reg, c.log)
+		return worker.RunObserved(ctx, link, cfg, p, c.reg, c.log, c.exchange)
+	}
+	for _, f := range change {
+		f(c)
 	}
 	c.attempt()
 	t.Cleanup(c.close)

@@ -31,8 +31,29 @@ const metricsInterval = time.Second
 
 // Run serves as worker until the link or ctx ends. It returns nil after an orderly end of the link.
 func Run(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, reg *fs.Registry, log zerolog.Logger) error {
+	return newWorker(link, cfg, p, reg, log).run(ctx, cfg)
+}
+
+// run is the life of a worker.
+func (w *worker) run(ctx context.Context, cfg rpc.ProcessConfig) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	host := cfg.Host
+	if host == "" {
+		host = "localhost"
+	}
+	addr, err := w.env.Network.Listen(ctx, host+":0")
+	if err != nil {
+		return errors.Join(fmt.Errorf("worker: listen for data: %w", err), w.env.Network.Close())
+	}
+	err = w.serve(ctx, cfg, addr)
+	cancel()
+	w.cancelAll()
+	return errors.Join(err, w.env.Network.Close())
+}
+
+// newWorker makes a worker whose exchange does not listen yet. Its run closes the exchange.
+func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, reg *fs.Registry, log zerolog.Logger) *worker {
 	conf := config.Configuration(cfg.Config)
 	floating := config.FloatingBuffers.Value(conf)
 	if floating == 0 {
@@ -44,23 +65,12 @@ func Run(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *g
 		FloatingPerGate:   floating,
 		Token:             []byte(cfg.JobID),
 	}, log)
-	host := cfg.Host
-	if host == "" {
-		host = "localhost"
-	}
-	addr, err := net.Listen(ctx, host+":0")
-	if err != nil {
-		return errors.Join(fmt.Errorf("worker: listen for data: %w", err), net.Close())
-	}
 	w := &worker{link: link, program: p, log: log, tasks: map[graph.ExecutionID]*task.Task{}}
 	w.env = task.Environment{
 		Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
 		StateMemory: stateMemory(conf, cfg),
 	}
-	err = w.serve(ctx, cfg, addr)
-	cancel()
-	w.cancelAll()
-	return errors.Join(err, net.Close())
+	return w
 }
 
 // stateMemory is one task's share of the managed memory.
@@ -181,7 +191,7 @@ func (w *worker) operatorEvent(e *pb.OperatorEvent) {
 }
 
 // deploy starts tasks. Tasks of older attempts are cancelled first, and waited for: they may hold the resources of the new ones
-// (a JobMaster that took over knows nothing of them).
+// (a JobMaster that took over knows nothing of them). What older attempts left in the exchange goes with them.
 func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment) {
 	newest := 0
 	for _, d := range ds {
@@ -193,6 +203,12 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment) {
 			t.Cancel()
 			old = append(old, t)
 		}
+	})
+	release := sync.OnceFunc(func() {
+		for _, o := range old {
+			<-o.Done()
+		}
+		w.env.Network.ReleaseBefore(newest) // what finished and was not read to its end; nobody will
 	})
 	for _, d := range ds {
 		t, err := w.make(ctx, d)
@@ -206,9 +222,7 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment) {
 		w.tasks[t.ID()] = t
 		w.mu.Unlock()
 		w.wg.Go(func() {
-			for _, o := range old {
-				<-o.Done()
-			}
+			release()
 			t.Run()
 			w.mu.Lock()
 			delete(w.tasks, t.ID())

@@ -31,6 +31,7 @@ type Application struct {
 	State       string // YARN's: ACCEPTED, RUNNING, FINISHED, ...
 	Final       string // SUCCEEDED, FAILED, KILLED, or UNDEFINED
 	Diagnostics string
+	Attempt     int32  // of the master; 0 before the first
 	Proxy       string // tracking URL through the ResourceManager
 	REST        string // address of the master itself; "" when it has none (yet)
 	Start       time.Time
@@ -48,6 +49,7 @@ func applicationOf(r *yarnpb.ApplicationReportProto) Application {
 		State: r.GetYarnApplicationState().String(), Final: strings.TrimPrefix(r.GetFinalApplicationStatus().String(), "APP_"),
 		Diagnostics: strings.TrimSpace(r.GetDiagnostics()), Proxy: WebURL(r.GetTrackingUrl()), Start: time.UnixMilli(r.GetStartTime()),
 	}
+	a.Attempt = max(0, r.GetCurrentApplicationAttemptId().GetAttemptId())
 	if r.GetYarnApplicationState() == yarnpb.YarnApplicationStateProto_RUNNING {
 		a.REST = WebURL(r.GetOriginalTrackingUrl())
 	}
@@ -114,9 +116,18 @@ var (
 	ErrNotFound = errors.New("control: no such application runs")
 )
 
+// SelectionError says that what was named is no one thing: there is none, or there are several. Its text lists what there is.
+type SelectionError struct{ Text string }
+
+func (e *SelectionError) Error() string { return "control: " + e.Text }
+
+func selection(format string, args ...any) error {
+	return &SelectionError{fmt.Sprintf(format, args...)}
+}
+
 // Find returns the application that c names by yarn.application.id or yarn.application.name.
 //
-// Errors: ErrNotGiven; ErrNotFound; an error that lists the ids when the name is not unique.
+// Errors: ErrNotGiven; ErrNotFound; yarn.ErrMalformed; *SelectionError when the name is not unique.
 func Find(ctx context.Context, y YARN, c config.Configuration) (Application, error) {
 	if s := config.YarnID.Value(c); s != "" {
 		id, err := yarn.ParseApplicationID(s)
@@ -144,7 +155,7 @@ func Find(ctx context.Context, y YARN, c config.Configuration) (Application, err
 		for _, a := range found {
 			ids = append(ids, a.ID.String())
 		}
-		return Application{}, fmt.Errorf("control: %d applications are named %q: give -D%s= one of %s", len(found), name, config.YarnID.Key, strings.Join(ids, ", "))
+		return Application{}, selection("%d applications are named %q: give -D%s= one of %s", len(found), name, config.YarnID.Key, strings.Join(ids, ", "))
 	}
 	return found[0], nil
 }
@@ -198,7 +209,7 @@ func pause(ctx context.Context) error {
 // FindJob returns the job to act on. With an application named in c it is the job of that id there, or the only one that has not ended when
 // job is ""; without, all applications that run are asked for the job.
 //
-// Errors: as Find; *StatusError and *UnreachableError; errors of one line that say what there is.
+// Errors: as Find; *StatusError, *UnreachableError and *SelectionError; others of one line.
 func FindJob(ctx context.Context, y YARN, c config.Configuration, job string) (*Target, error) {
 	timeout := config.ClientConnectTimeout.Value(c)
 	if job != "" && config.YarnID.Value(c) == "" && config.YarnName.Value(c) == "" {
@@ -216,7 +227,7 @@ func FindJob(ctx context.Context, y YARN, c config.Configuration, job string) (*
 			}
 			return nil, fmt.Errorf("control: %s has ended already: %s%s", app.ID, app.Final, why)
 		}
-		return nil, fmt.Errorf("control: %s is %s and has no master within %s (client.connection-timeout): try again when it runs", app.ID, app.State, timeout)
+		return nil, fmt.Errorf("control: %s is %s and has no master within %s (client.connection-timeout): try again when it runs, or end it with thalweg cancel -Dyarn.application.id=%s", app.ID, app.State, timeout, app.ID)
 	}
 	r := NewREST(app.REST, timeout)
 	jobs, err := startedJobs(ctx, r, timeout)
@@ -243,11 +254,11 @@ func FindJob(ctx context.Context, y YARN, c config.Configuration, job string) (*
 	case len(names) == 0:
 		return nil, fmt.Errorf("control: %s has no job yet", app.ID)
 	case job != "":
-		return nil, fmt.Errorf("control: %s has no job %s; it has %s", app.ID, job, strings.Join(names, ", "))
+		return nil, selection("%s has no job %s; it has %s", app.ID, job, strings.Join(names, ", "))
 	case len(open) == 0:
-		return nil, fmt.Errorf("control: %s has no running job; it has %s", app.ID, strings.Join(names, ", "))
+		return nil, selection("%s has no running job; it has %s", app.ID, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("control: %s has several jobs: give the id of one of %s", app.ID, strings.Join(names, ", "))
+	return nil, selection("%s has several jobs: give the id of one of %s", app.ID, strings.Join(names, ", "))
 }
 
 func searchJob(ctx context.Context, y YARN, c config.Configuration, job string, timeout time.Duration) (*Target, error) {
@@ -275,7 +286,7 @@ func searchJob(ctx context.Context, y YARN, c config.Configuration, job string, 
 	if len(missed) > 0 {
 		return nil, fmt.Errorf("control: no application that answers has job %s; no answer from %s", job, strings.Join(missed, ", "))
 	}
-	return nil, fmt.Errorf("control: none of the %d running applications has job %s (thalweg list shows them)", len(apps), job)
+	return nil, selection("none of the %d running applications has job %s (thalweg list shows them)", len(apps), job)
 }
 
 func ended(state string) bool {
@@ -305,7 +316,7 @@ func Direct(ctx context.Context, address string, c config.Configuration, job str
 		return &Target{REST: r, Job: open[0]}, nil
 	}
 	if job == "" {
-		return nil, fmt.Errorf("control: %d jobs run at %s: give the id of one (thalweg list -m %s)", len(open), address, address)
+		return nil, selection("%d jobs run at %s: give the id of one (thalweg list -m %s)", len(open), address, address)
 	}
-	return nil, fmt.Errorf("control: there is no job %s at %s", job, address)
+	return nil, selection("there is no job %s at %s", job, address)
 }

@@ -5,6 +5,10 @@ import (
 	"path"
 	"time"
 
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/staging"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
@@ -15,6 +19,20 @@ const (
 	sweepAge     = time.Minute // younger folders may belong to a submission that is going on
 	sweepMost    = 20
 )
+
+// Forget removes the folder of an application that has ended without having had the time to do it. It is looked for where c has the staging root.
+func Forget(ctx context.Context, files *fs.Registry, c config.Configuration, hadoop *conf.Configuration, user string, id yarn.ApplicationID) error {
+	root, err := Root(c, hadoop, user)
+	if err != nil {
+		return err
+	}
+	f, p, err := files.Resolve(ctx, root)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // nothing is open
+	return staging.RemoveApplication(ctx, f, path.Join(p, id.String()))
+}
 
 // sweep removes the folders of applications that YARN says have ended: those that were killed from outside had no time to do it. What
 // YARN does not know stays, since it may run on another cluster that shares the file system. Then it removes the files of past months that no

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -147,9 +146,6 @@ type cluster struct {
 // connect reads the Hadoop configuration, with the pass-through keys over it. Nothing is dialed yet.
 func (c *cli) connect(cfg config.Configuration) (*cluster, error) {
 	h, err := conf.Load()
-	if errors.Is(err, conf.ErrNoConfiguration) {
-		return nil, &usageError{fmt.Errorf("%w: point HADOOP_CONF_DIR to the cluster's configuration folder", err)}
-	}
 	if err != nil {
 		return nil, &usageError{err}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/thalweg/thalweg/staging"
 	"github.com/thalweg/thalweg/staging/artifact"
 	"github.com/thalweg/thalweg/yarnrpc/client"
+	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
 
 // Exit codes.
@@ -69,6 +70,7 @@ func exitCode(err error) int {
 		rm      *client.UnreachableError
 		master  *control.UnreachableError
 		refused *client.SubmissionError
+		which   *control.SelectionError
 	)
 	switch {
 	case errors.As(err, &own):
@@ -78,7 +80,7 @@ func exitCode(err error) int {
 	case errors.As(err, &rm), errors.As(err, &master), errors.Is(err, fs.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable
 	case errors.As(err, &usage), errors.As(err, &art), errors.As(err, &queue), errors.As(err, &size), errors.As(err, &option), errors.As(err, &lib), errors.As(err, &stage),
-		errors.As(err, &refused), errors.Is(err, control.ErrNotGiven), errors.Is(err, control.ErrNotFound), strings.HasPrefix(err.Error(), "unknown command"):
+		errors.As(err, &refused), errors.As(err, &which), errors.Is(err, yarn.ErrMalformed), errors.Is(err, control.ErrNotGiven), errors.Is(err, control.ErrNotFound), strings.HasPrefix(err.Error(), "unknown command"):
 		return exitUsage
 	}
 	return exitFailed

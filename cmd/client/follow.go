@@ -32,6 +32,7 @@ type follower struct {
 	state     string      // last one shown
 	restarts  int         // as far as shown
 	meter     meter
+	waits     waits
 	live      liveLine
 	printed   time.Time
 	unheard   time.Time   // since when the master does not answer; zero while it does
@@ -227,6 +228,9 @@ func (f *follower) show(o observation) {
 		f.tell(map[string]any{"event": "state", "state": state}, state, cause)
 	case missed:
 		f.tell(map[string]any{"event": "restart", "restarts": o.job.Restarts}, "restarted", o.cause)
+	}
+	if why := f.waits.next(o.app, time.Now()); why != "" {
+		f.tell(map[string]any{"event": "waiting", "state": state}, "waits", why)
 	}
 	if o.job == nil {
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/config"
@@ -24,11 +25,14 @@ type runFlags struct {
 	claim       string
 }
 
+// maxParallelism bounds a job's parallelism, as Flink does: there are no more key groups.
+const maxParallelism = 1 << 15
+
 func (c *cli) runCommand(name string, aliases ...string) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use: name + " [flags] <artifact> [arguments of the program]", Aliases: aliases, Short: "run a job here or on YARN",
-		Long: `Run a job. The artifact is an executable for linux/amd64 that links the SDK, a .go file, or the folder of a main package; the latter two
+		Long: `Run a job. The artifact is a static executable for linux/amd64 that links the SDK, a .go file, or the folder of a main package; the latter two
 are built first. Everything after the artifact belongs to the program.
 
 --target local (the default) runs it on an embedded cluster in one process on this machine. --target yarn-application submits an
@@ -60,12 +64,35 @@ the job goes, and its exit code tells how it ended; Ctrl-C asks whether to cance
 	return cmd
 }
 
+// valuesGiven refuses a flag with a value that looks like a flag: its own was forgotten, and it swallowed the next argument.
+func valuesGiven(cmd *cobra.Command) error {
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if s, ok := f.Value.(pflag.SliceValue); ok {
+			values = s.GetSlice()
+		} else if f.Value.Type() != "string" {
+			return // checked by its own kind
+		}
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + "/" + name
+		}
+		for _, v := range values {
+			if strings.HasPrefix(v, "-") && err == nil {
+				err = &usageError{fmt.Errorf("%s has no value: what follows is %s (see thalweg %s --help)", name, v, cmd.Name())}
+			}
+		}
+	})
+	return err
+}
+
 // configuration turns flags into options.
 func (f runFlags) configuration() (config.Configuration, error) {
 	out := config.Configuration{}
 	if f.parallelism != 0 {
-		if f.parallelism < 1 {
-			return nil, &usageError{fmt.Errorf("-p %d: want 1 at least", f.parallelism)}
+		if f.parallelism < 1 || f.parallelism > maxParallelism {
+			return nil, &usageError{fmt.Errorf("-p %d: want 1 at least, %d at most", f.parallelism, maxParallelism)}
 		}
 		out[config.Parallelism.Key] = strconv.Itoa(f.parallelism)
 	}
@@ -91,6 +118,9 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	if err != nil {
 		return err
 	}
+	if p, most := config.Parallelism.Value(cfg), config.MaxParallelism.Value(cfg); most > 0 && p > most {
+		return &usageError{fmt.Errorf("%s = %d is above %s = %d", config.Parallelism.Key, p, config.MaxParallelism.Key, most)}
+	}
 	target := c.target
 	if target == "" {
 		target = config.Target.Value(cfg)
@@ -104,6 +134,9 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	}
 	if target == "local" {
 		return c.runLocal(ctx, cfg, path, args)
+	}
+	if err := artifact.CheckStatic(path); err != nil {
+		return err
 	}
 	k, err := c.connect(cfg)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // fakeYARN is a cluster whose masters are functions: each serves a job that is RUNNING and ends as the job's first argument says.
-func fakeYARN(t *testing.T) map[string]string {
+func fakeYARN(t *testing.T, opts ...yarnfake.Option) map[string]string {
 	t.Helper()
 	var f *yarnfake.Cluster
 	ready := make(chan struct{})
@@ -69,12 +69,12 @@ func fakeYARN(t *testing.T) map[string]string {
 		return m.Finish(ctx, status, text, "")
 	}
 	var err error
-	f, err = yarnfake.Start(yarnfake.WithConf(map[string]string{"fs.defaultFS": "file:///"}), yarnfake.WithRunner(func(ctx context.Context, l yarnfake.Launch) (int32, string) {
+	f, err = yarnfake.Start(append(opts, yarnfake.WithConf(map[string]string{"fs.defaultFS": "file:///"}), yarnfake.WithRunner(func(ctx context.Context, l yarnfake.Launch) (int32, string) {
 		if err := master(ctx, l); err != nil {
 			return 1, err.Error()
 		}
 		return 0, ""
-	}))
+	}))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +99,7 @@ func fakeYARN(t *testing.T) map[string]string {
 
 func TestAttachedRunTellsHowItWent(t *testing.T) {
 	env := fakeYARN(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := job(t)
 	out, errs, code := thalweg(t, env, "run", "-t", "yarn-application", "-Dyarn.application.name=orders", self, "good")
 	if code != 0 || !strings.Contains(out, "ended: SUCCEEDED") || !strings.Contains(out, "Application  application_") || !strings.Contains(out, "(orders)") {
 		t.Errorf("exit %d\n%s\n%s", code, out, errs)
@@ -139,10 +136,7 @@ func TestAttachedRunTellsHowItWent(t *testing.T) {
 
 func TestDetachedRunAndList(t *testing.T) {
 	env := fakeYARN(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := job(t)
 	out, errs, code := thalweg(t, env, "run", "-t", "yarn-application", "-d", "-Dyarn.application.name=orders", self)
 	if code != 0 || !strings.Contains(out, "thalweg stop -Dyarn.application.id=application_") {
 		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
@@ -165,7 +159,7 @@ func TestDetachedRunAndList(t *testing.T) {
 func TestNoCluster(t *testing.T) {
 	t.Setenv("HADOOP_CONF_DIR", "")
 	t.Setenv("YARN_CONF_DIR", "")
-	if _, errs, code := thalweg(t, nil, "list"); code != exitUsage || !strings.Contains(errs, "HADOOP_CONF_DIR") {
+	if _, errs, code := thalweg(t, nil, "list"); code != exitUsage || strings.Count(errs, "HADOOP_CONF_DIR") != 1 {
 		t.Errorf("exit %d %q", code, errs)
 	}
 	dir := t.TempDir()

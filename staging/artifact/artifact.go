@@ -89,7 +89,61 @@ func Check(name string) error {
 	if _, err := buildinfo.Read(f); err != nil {
 		return faultf("%s does not link the SDK: it is no Go program (write it against %s/stream)", name, module)
 	}
-	return checkContent(name, f)
+	links, err := linksEntry(e)
+	if err != nil {
+		return faultf("%s is a damaged executable: %v: build it again", name, err)
+	}
+	if !links {
+		return faultf("%s does not link the SDK: its main must call stream.Main of %s/stream", name, module)
+	}
+	return checkProtocol(name, f)
+}
+
+// CheckStatic looks whether the executable runs on any machine: one that wants a loader and its libraries of the machine may not.
+//
+// Errors: *Error.
+func CheckStatic(name string) error {
+	e, err := elf.Open(name)
+	if err != nil {
+		return faultf("%s: %v", name, err)
+	}
+	defer e.Close() //nolint:errcheck // only read
+	for _, p := range e.Progs {
+		if p.Type != elf.PT_INTERP {
+			continue
+		}
+		loader := make([]byte, min(p.Filesz, 256))
+		n, _ := p.ReadAt(loader, 0) // only named in the message
+		return faultf("%s is dynamically linked (%s), and the cluster's machines may lack its libraries: build it with CGO_ENABLED=0 go build and without -buildmode=pie or -race, or name the package's folder",
+			name, strings.TrimRight(string(loader[:n]), "\x00"))
+	}
+	return nil
+}
+
+// linksEntry looks for the entry point among the names of the functions that are linked, which stripping leaves: they are ended by zero bytes, so that
+// a program that only mentions it is told apart. A file without sections is searched as a whole.
+func linksEntry(e *elf.File) (bool, error) {
+	want := []byte("\x00" + entry + "\x00")
+	for _, s := range e.Sections {
+		if !strings.HasSuffix(s.Name, ".gopclntab") || s.Type == elf.SHT_NOBITS {
+			continue
+		}
+		b, err := s.Data()
+		return bytes.Contains(b, want), err
+	}
+	for _, p := range e.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		b, err := io.ReadAll(p.Open())
+		if err != nil {
+			return false, err
+		}
+		if bytes.Contains(b, want) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func kind(head [4]byte) string {
@@ -106,35 +160,31 @@ func kind(head [4]byte) string {
 	return "its first bytes are " + strconv.Quote(string(head[:]))
 }
 
-// checkContent searches the file's bytes: it is as fast as reading them.
-func checkContent(name string, f *os.File) error {
+// checkProtocol searches the file's bytes: it is as fast as reading them.
+func checkProtocol(name string, f *os.File) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return faultf("%s: %v", name, err)
 	}
 	var (
-		entryAt, found = false, -1
-		longest        = max(len(entry), len(protocolMarker)+8)
-		buf            = make([]byte, 0, 1<<20)
+		found   = -1
+		longest = len(protocolMarker) + 8
+		buf     = make([]byte, 0, 1<<20)
 	)
 	for {
 		n, err := f.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		entryAt = entryAt || bytes.Contains(buf, []byte(entry))
 		if i := bytes.Index(buf, []byte(protocolMarker)); i >= 0 && found < 0 {
 			digits, _, ok := bytes.Cut(buf[i+len(protocolMarker):min(len(buf), i+longest)], []byte(";"))
 			if p, err := strconv.Atoi(string(digits)); ok && err == nil {
 				found = p
 			}
 		}
-		if entryAt && found >= 0 || err != nil {
+		if found >= 0 || err != nil {
 			break
 		}
 		if keep := min(len(buf), longest); n > 0 {
 			buf = append(buf[:0], buf[len(buf)-keep:]...)
 		}
-	}
-	if !entryAt {
-		return faultf("%s does not link the SDK: its main must call stream.Main of %s/stream", name, module)
 	}
 	if found >= 0 && found != version.Protocol {
 		return faultf("%s was built with an SDK of protocol %d, this client has protocol %d (version %s): build it with the same release of %s", name, found, version.Protocol, version.Version, module)

@@ -92,6 +92,7 @@ func TestFaultsAreOneLineThatSaysWhatToDo(t *testing.T) {
 		"arm":         {arm, "AARCH64, not an executable for linux/amd64"},
 		"no Go":       {"/bin/true", "no Go program"},
 		"no SDK":      {src, "does not link the SDK"},
+		"only talks":  {program(t, talks, "thalweg.sdk.protocol=1;"), "its main must call stream.Main"},
 		"protocol":    {program(t, good, "thalweg.sdk.protocol=99;"), "protocol 99, this client has protocol 1"},
 		"syntax":      {write(t, "bad.go", "package main\n\nfunc main() { nope }\n"), "undefined: nope"},
 		"not main":    {lib, "not a main package"},
@@ -105,6 +106,63 @@ func TestFaultsAreOneLineThatSaysWhatToDo(t *testing.T) {
 			}
 			if name != "syntax" && strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+// talks names the entry point and carries the SDK's marker, as our own command line does, but is no job.
+const talks = "package main\n\nfunc main() { println(\"github.com/thalweg/thalweg/stream.Main\", \"thalweg.sdk.protocol=1;\", \"\\x00github.com/thalweg/thalweg/stream.Main\\x00\") }\n"
+
+func TestOurOwnProgramsAreNoJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("links three programs")
+	}
+	for _, name := range []string{"client", "appmaster", "taskmanager"} {
+		out := filepath.Join(t.TempDir(), name)
+		cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", out, "github.com/thalweg/thalweg/cmd/"+name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		var e *Error
+		if err := Check(out); !errors.As(err, &e) || !strings.Contains(err.Error(), "its main must call stream.Main") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Position independent, linked by the C compiler: a job is a job. Only one that needs nothing of the machine is static.
+func TestHowAJobIsBuilt(t *testing.T) {
+	dir := program(t, good, "thalweg.sdk.protocol=1;")
+	for name, c := range map[string]struct {
+		flags   []string
+		cgo     string
+		dynamic bool
+	}{
+		"plain":  {nil, "0", false},
+		"pie":    {[]string{"-buildmode", "pie"}, "0", true},
+		"linked": {[]string{"-ldflags", "-linkmode=external"}, "1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "job")
+			cmd := exec.Command("go", append(append([]string{"build", "-o", out}, c.flags...), ".")...)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED="+c.cgo)
+			if text, err := cmd.CombinedOutput(); err != nil {
+				if _, missing := exec.LookPath("gcc"); c.cgo == "1" && missing != nil {
+					t.Skip("no C compiler")
+				}
+				t.Fatalf("%v: %s", err, text)
+			}
+			if err := Check(out); err != nil {
+				t.Error(err)
+			}
+			var e *Error
+			switch err := CheckStatic(out); {
+			case !c.dynamic && err != nil:
+				t.Error(err)
+			case c.dynamic && (!errors.As(err, &e) || !strings.Contains(err.Error(), "dynamically linked (/lib64/ld-linux-x86-64.so.2)") || !strings.Contains(err.Error(), "CGO_ENABLED=0") || strings.Contains(err.Error(), "\n")):
+				t.Errorf("got %v", err)
 			}
 		})
 	}

@@ -122,6 +122,9 @@ func (c *Cluster) attempt(id yarn.AttemptID) *attempt {
 	return a.attempts[id.Attempt-1]
 }
 
+// noRoom is why an application waits whose master fits nowhere. The fake never looks again.
+const noRoom = "[Sun Nov 29 12:00:00 +0000 2026] Application is added to the scheduler and is not yet activated. Queue's AM resource limit exceeded.  Details : AM Partition = <DEFAULT_PARTITION>; "
+
 // newAttempt starts the next attempt of an application.
 func (c *Cluster) newAttempt(a *app) {
 	t := &attempt{
@@ -144,6 +147,8 @@ func (c *Cluster) newAttempt(a *app) {
 		ct.master, ct.state = true, stateAcquired
 		t.master = ct
 		c.launch(ct, a.sub.GetAmContainerSpec(), c.amrmToken(t))
+	} else {
+		a.diag = noRoom
 	}
 }
 

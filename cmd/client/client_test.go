@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,7 +25,6 @@ import (
 	"github.com/thalweg/thalweg/staging/artifact"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/yarnrpc/client"
-	"github.com/thalweg/thalweg/yarnrpc/conf"
 )
 
 // TestMain is also a job: the command line runs this binary as its artifact.
@@ -127,14 +127,6 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"jobs":[]}`)) }))
-	defer s.Close()
-	web := strings.TrimPrefix(s.URL, "http://")
-	hadoop := t.TempDir()
-	if err := os.WriteFile(filepath.Join(hadoop, "core-site.xml"), []byte("<configuration/>"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("HADOOP_CONF_DIR", hadoop)
 	for want, args := range map[string][]string{
 		`did you mean "execution.checkpointing.interval"`: {"run", "-Dexecution.checkpointing.intervall=1s", self},
 		"want local or yarn-application":                  {"run", "-t", "mars", self},
@@ -144,19 +136,6 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 		"unknown command":                                 {"fly"},
 		"-p -1":                                           {"run", "-p", "-1", self},
 		"-p 0":                                            {"run", "-p", "0", self},
-		"-p 100000: want 1 at least, 32768 at most":       {"run", "-p", "100000", self},
-		"parallelism.default":                             {"run", "-Dparallelism.default=100000", self},
-		"is above pipeline.max-parallelism = 4":           {"run", "-p", "8", "-Dpipeline.max-parallelism=4", self},
-		"yarn.application.priority":                       {"run", "-Dyarn.application.priority=99999999999", self},
-		"execution.checkpointing.dir":                     {"run", "-Dexecution.checkpointing.dir=ckp", self},
-		"-s/--fromSavepoint has no value":                 {"run", "-s", "-Dx=y", self},
-		"-D/--define has no value":                        {"run", "-D", "-d", self},
-		"-t/--target has no value":                        {"run", "-t", "-d", self},
-		"--claimMode has no value":                        {"run", "-cm", "-d", self},
-		"-p/--savepointPath has no value":                 {"stop", "-p", "--drain"},
-		"-m/--jobmanager has no value":                    {"list", "-m", "-a"},
-		`application id "nonsense"`:                       {"cancel", "-Dyarn.application.id=nonsense"},
-		"control: there is no job":                        {"cancel", "-m", web, "ffffffffffffffffffffffffffffffff"},
 		"--fromSavepoint is empty":                        {"run", "-s", "", self},
 		"want one of claim, no_claim":                     {"run", "-cm", "mine", self},
 		"want text or json":                               {"list", "-o", "xml"},
@@ -170,56 +149,9 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 	}
 }
 
-// The folder of a savepoint is one that all containers see.
-func TestSavepointFolder(t *testing.T) {
-	k := &cluster{hadoop: conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020"}), user: "ann", wait: newPatience(patienceEnds, t.Logf)}
-	for in, want := range map[string]string{"/sp": "hdfs://nn:8020/sp", "hdfs:///sp": "hdfs://nn:8020/sp", "hdfs://other:1/sp": "hdfs://other:1/sp"} {
-		if got, err := k.folder(t.Context(), "-p", in); err != nil || got != want {
-			t.Errorf("%s: %s, %v; want %s", in, got, err, want)
-		}
-	}
-	for in, want := range map[string]string{"file:///sp": "-p = file:///sp is on the local disk", "s3://b/sp": "-p = s3://b/sp: no file system", "sp": `-p = "sp" is no folder`} {
-		if _, err := k.folder(t.Context(), "-p", in); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
-			t.Errorf("%s: %v; want %s", in, err, want)
-		}
-	}
-}
-
-// A job without a folder of its own refuses: the message says where to give one.
-func TestNoSavepointFolder(t *testing.T) {
-	const cause = "jobmaster: savepoint: no directory was given, and execution.checkpointing.savepoint-dir is not set"
-	asked := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.Method + " " + r.URL.Path {
-		case "GET /jobs/overview":
-			fmt.Fprintf(w, `{"jobs":[{"jid":%q,"name":"orders","state":"RUNNING"}]}`, id) //nolint:errcheck // a test
-		case "POST /jobs/" + id + "/savepoints", "POST /jobs/" + id + "/stop":
-			if asked++; asked%2 == 0 { // either way
-				w.WriteHeader(http.StatusBadRequest)
-				fmt.Fprintf(w, `{"errors":[%q]}`, cause) //nolint:errcheck // a test
-				return
-			}
-			_, _ = w.Write([]byte(`{"request-id":"t"}`))
-		default:
-			fmt.Fprintf(w, `{"status":{"id":"COMPLETED"},"operation":{"failure-cause":{"class":"x","stack-trace":%q}}}`, cause) //nolint:errcheck // a test
-		}
-	}))
-	defer s.Close()
-	addr := strings.TrimPrefix(s.URL, "http://")
-	for range 2 {
-		for action, want := range map[string]string{"stop": "give it with -p/--savepointPath", "savepoint": "give it with an argument"} {
-			_, errs, code := thalweg(t, nil, action, "-m", addr)
-			if code != exitUsage || !strings.Contains(errs, want) || !strings.Contains(errs, "execution.checkpointing.savepoint-dir") {
-				t.Errorf("%s: exit %d %q; want %q", action, code, errs, want)
-			}
-		}
-	}
-	http.DefaultClient.CloseIdleConnections()
-}
-
 func TestExitCodes(t *testing.T) {
 	for want, errs := range map[int][]error{
-		exitUsage:       {&artifact.Error{Text: "x"}, fmt.Errorf("y: %w", &client.QueueNotFoundError{Queue: "q"}), &submit.SizeError{}, &submit.ConfigError{}, &control.SelectionError{}, control.ErrNotGiven, fmt.Errorf("%w: z", control.ErrNotFound)},
+		exitUsage:       {&artifact.Error{Text: "x"}, fmt.Errorf("y: %w", &client.QueueNotFoundError{Queue: "q"}), &submit.SizeError{}, control.ErrNotGiven, fmt.Errorf("%w: z", control.ErrNotFound)},
 		exitUnreachable: {&client.UnreachableError{Err: errors.New("x")}, &control.UnreachableError{Err: errors.New("x")}, fmt.Errorf("x: %w", fs.ErrUnavailable)},
 		exitInterrupted: {context.Canceled, &exitError{exitInterrupted, nil}},
 		exitFailed:      {errors.New("x"), &control.OperationError{Cause: "x"}, &control.StatusError{Code: 500}},
@@ -341,4 +273,67 @@ func TestLostOutputIsAFailure(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// What the command line cannot do is refused with the way to it.
+func TestConfigOfNothingAndHelpOfNothing(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{`no option has "nosuch" in its key (thalweg config`, []string{"config", "nosuch"}},
+		{`did you mean "execution.checkpointing.interval"?`, []string{"config", "checkpointng.interval"}},
+		{`did you mean \"execution.checkpointing.`, []string{"config", "-o", "json", "chekpointing"}},
+		{`did you mean "rest.port"?`, []string{"config", "rest.prt"}},
+		{`there is no action "nosuch"`, []string{"help", "nosuch"}},
+		{`-m localhost:8081`, []string{"list", "-t", "local"}},
+		{`want yarn-application`, []string{"cancel", "-t", "mars"}},
+		{`-m x:1: a job is not sent`, []string{"run", "-m", "x:1", "./job"}},
+	} {
+		out, errs, code := thalweg(t, nil, c.args...)
+		if code != exitUsage || !strings.Contains(out+errs, c.want) || strings.Count(out+errs, "\n") != 1 {
+			t.Errorf("%v: exit %d, %q %q; want %q", c.args, code, out, errs, c.want)
+		}
+	}
+	if got := nearestKey("zzzz"); got != "" {
+		t.Errorf("zzzz is like %s", got)
+	}
+}
+
+// Each action's help says what it does at some length, gives an example, and shows the global flags that it uses only.
+func TestHelpTeaches(t *testing.T) {
+	root := newCLI(io.Discard, io.Discard, os.Getenv).root()
+	for _, cmd := range root.Commands() {
+		name := cmd.Name()
+		if name == "completion" || name == "help" {
+			continue
+		}
+		out, errs, code := thalweg(t, nil, name, "--help")
+		if code != 0 || errs != "" || len(cmd.Long) < 60 || cmd.Example == "" && name != "version" {
+			t.Errorf("%s --help: exit %d %q, %d bytes of explanation, example %q", name, code, errs, len(cmd.Long), cmd.Example)
+		}
+		if also, _, _ := thalweg(t, nil, "help", name); also != out {
+			t.Errorf("help %s and %s --help differ", name, name)
+		}
+		for _, flag := range inapplicable[name] {
+			if strings.Contains(out, "--"+flag+" ") {
+				t.Errorf("%s --help shows --%s", name, flag)
+			}
+		}
+		for _, l := range strings.Split(out, "\n") {
+			if len(l) > 160 {
+				t.Errorf("%s --help: %d columns: %s", name, len(l), l)
+			}
+		}
+	}
+	out, _, code := thalweg(t, nil, "help")
+	for _, want := range []string{"Exit codes:", "130  interrupted", "HADOOP_CONF_DIR", "THALWEG_CONF_DIR", "config.yaml", "-s PATH"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("help lacks %q (exit %d)", want, code)
+		}
+	}
+	out, _, _ = thalweg(t, nil, "__complete", "list", "-D", "execution.checkpointing.i")
+	if !strings.Contains(out, "execution.checkpointing.interval=") {
+		t.Errorf("completion of keys: %q", out)
+	}
 }

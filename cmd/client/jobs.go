@@ -21,7 +21,9 @@ func (c *cli) listCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "list the applications that run and their jobs", Args: positional(cobra.NoArgs),
-		Example: "  thalweg list\n  thalweg list -a -o json",
+		Long: "List YARN's applications of type Thalweg (yarn.application.type) of all users, with the state of each and of its jobs; the master of each\n" +
+			"is asked. -Dyarn.application.id= shows a single one, also when it has ended, -m host:port the jobs behind a REST interface.",
+		Example: "  thalweg list\n  thalweg list -a -o json\n  thalweg list -m localhost:8081",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context(), all) },
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have ended")
@@ -139,15 +141,9 @@ func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) 
 
 func (c *cli) cancelCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel [job]", Short: "end a job without a savepoint", Long: "Cancel a job and wait until it has ended. YARN then shows its application as KILLED. An application that still waits for\n" +
-			"its master, in ACCEPTED, is killed through YARN." + whichJob,
+		Use: "cancel [job]", Short: "end a job without a savepoint", Long: "Cancel a job and wait until it has ended. YARN then shows its application as KILLED." + whichJob,
 		Example: "  thalweg cancel -Dyarn.application.name=orders", Args: positional(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && c.address == "" {
-				if done, err := c.cancelWaiting(cmd.Context()); done || err != nil {
-					return err
-				}
-			}
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				if err := t.REST.Cancel(ctx, t.Job.ID); err != nil {
 					return err

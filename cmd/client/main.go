@@ -1,7 +1,7 @@
 // Command thalweg is the command line: it submits jobs to YARN, runs them here, and looks at and ends those that run. Flags and wiring; the work is
 // in am/submit, am/control and staging/artifact. `thalweg help` and `thalweg run --help` teach it.
 //
-// Exit codes: 0 done; 1 the job failed, or the operation on it did; 2 the command line, the artifact or the configuration is wrong; 3 the cluster
+// Exit codes: 0 done; 1 the job failed, or the operation on it did, or its output could not be written; 2 the command line, the artifact or the configuration is wrong; 3 the cluster
 // cannot be reached; 130 interrupted.
 package main
 
@@ -17,7 +17,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/version"
 )
 
@@ -67,23 +66,9 @@ func takesValue(a string) bool {
 
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "thalweg",
-		Short: "stateful stream processing in Go on Hadoop YARN",
-		Long: `thalweg submits streaming jobs to YARN, runs them on this machine, and looks after those that run.
-
-A job is an ordinary Go program that calls stream.Main. Write one, then
-
-  thalweg run ./job                                 here, on an embedded cluster
-  thalweg run -t yarn-application -d ./job          on the cluster of HADOOP_CONF_DIR
-  thalweg list                                      what runs
-  thalweg stop -Dyarn.application.name=job          end it with a savepoint
-  thalweg run -t yarn-application -s PATH ./job     go on from there
-
-Options come from config.yaml (in $THALWEG_CONF_DIR, else conf/ beside the program), then from -Dkey=value. "thalweg config"
-lists them all.
-
-Exit codes: 0 done; 1 the job, or the operation on it, failed; 2 the command line, the artifact or the configuration is wrong; 3 the cluster
-cannot be reached; 130 interrupted. A job that runs here hands on its own.`,
+		Use:          "thalweg",
+		Short:        "stateful stream processing in Go on Hadoop YARN",
+		Long:         rootHelp,
 		SilenceUsage: true, SilenceErrors: true,
 		Version: version.Version,
 	}
@@ -96,15 +81,13 @@ cannot be reached; 130 interrupted. A job that runs here hands on its own.`,
 		return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
 	})
 	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.configCommand(), c.versionCommand())
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := valuesGiven(cmd); err != nil {
-			return err
-		}
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if c.output != "text" && c.output != "json" {
 			return &usageError{fmt.Errorf("-o %s: want text or json", c.output)}
 		}
 		return nil
 	}
+	c.complete(root)
 	return root
 }
 
@@ -125,39 +108,13 @@ func positional(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 func (c *cli) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "print the version and the protocol", Args: positional(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "print the version and the protocol", Long: "Print the version of this program, and of the protocol that the programs of a job must have in common with it.", Args: positional(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
 		if c.json() {
 			return c.emit(map[string]any{"version": version.Version, "protocol": version.Protocol})
 		}
 		c.printf("thalweg %s (protocol %d)\n", version.Version, version.Protocol)
 		return nil
 	}}
-}
-
-func (c *cli) configCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "config [part of a key]", Short: "list the options with their defaults and meaning", Args: positional(cobra.MaximumNArgs(1)),
-		Example: "  thalweg config\n  thalweg config checkpointing",
-		RunE: func(_ *cobra.Command, args []string) error {
-			part := ""
-			if len(args) > 0 {
-				part = strings.ToLower(args[0])
-			}
-			for _, o := range config.All() {
-				if !strings.Contains(strings.ToLower(o.Key), part) {
-					continue
-				}
-				if c.json() {
-					if err := c.emit(o); err != nil {
-						return err
-					}
-					continue
-				}
-				c.printf("%s (%s)\n    %s\n", o.Key, o.Default, o.Doc)
-			}
-			return nil
-		},
-	}
 }
 
 var errInterrupted = errors.New("interrupted")

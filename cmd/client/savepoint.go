@@ -151,7 +151,8 @@ func (c *cli) stopCommand() *cobra.Command {
 func (c *cli) checkpointCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
-		Use: "checkpoint [job]", Short: "take a checkpoint of a running job now", Long: "Take a checkpoint and print its number." + whichJob, Args: positional(cobra.MaximumNArgs(1)),
+		Use: "checkpoint [job]", Short: "take a checkpoint of a running job now", Long: "Take a checkpoint of a job that runs, beside those of execution.checkpointing.interval, and print its number when it is complete." + whichJob,
+		Example: "  thalweg checkpoint -Dyarn.application.name=orders\n  thalweg checkpoint -m localhost:8081 --full", Args: positional(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				id, err := t.REST.TriggerCheckpoint(ctx, t.Job.ID, full)

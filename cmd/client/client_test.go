@@ -25,6 +25,7 @@ import (
 	"github.com/thalweg/thalweg/staging/artifact"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/yarnrpc/client"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
 )
 
 // TestMain is also a job: the command line runs this binary as its artifact.
@@ -127,6 +128,14 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"jobs":[]}`)) }))
+	defer s.Close()
+	web := strings.TrimPrefix(s.URL, "http://")
+	hadoop := t.TempDir()
+	if err := os.WriteFile(filepath.Join(hadoop, "core-site.xml"), []byte("<configuration/>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HADOOP_CONF_DIR", hadoop)
 	for want, args := range map[string][]string{
 		`did you mean "execution.checkpointing.interval"`: {"run", "-Dexecution.checkpointing.intervall=1s", self},
 		"want local or yarn-application":                  {"run", "-t", "mars", self},
@@ -136,6 +145,19 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 		"unknown command":                                 {"fly"},
 		"-p -1":                                           {"run", "-p", "-1", self},
 		"-p 0":                                            {"run", "-p", "0", self},
+		"-p 100000: want 1 at least, 32768 at most":       {"run", "-p", "100000", self},
+		"parallelism.default":                             {"run", "-Dparallelism.default=100000", self},
+		"is above pipeline.max-parallelism = 4":           {"run", "-p", "8", "-Dpipeline.max-parallelism=4", self},
+		"yarn.application.priority":                       {"run", "-Dyarn.application.priority=99999999999", self},
+		"execution.checkpointing.dir":                     {"run", "-Dexecution.checkpointing.dir=ckp", self},
+		"-s/--fromSavepoint has no value":                 {"run", "-s", "-Dx=y", self},
+		"-D/--define has no value":                        {"run", "-D", "-d", self},
+		"-t/--target has no value":                        {"run", "-t", "-d", self},
+		"--claimMode has no value":                        {"run", "-cm", "-d", self},
+		"-p/--savepointPath has no value":                 {"stop", "-p", "--drain"},
+		"-m/--jobmanager has no value":                    {"list", "-m", "-a"},
+		`application id "nonsense"`:                       {"cancel", "-Dyarn.application.id=nonsense"},
+		"control: there is no job":                        {"cancel", "-m", web, "ffffffffffffffffffffffffffffffff"},
 		"--fromSavepoint is empty":                        {"run", "-s", "", self},
 		"want one of claim, no_claim":                     {"run", "-cm", "mine", self},
 		"want text or json":                               {"list", "-o", "xml"},
@@ -149,9 +171,56 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 	}
 }
 
+// The folder of a savepoint is one that all containers see.
+func TestSavepointFolder(t *testing.T) {
+	k := &cluster{hadoop: conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020"}), user: "ann", wait: newPatience(patienceEnds, t.Logf)}
+	for in, want := range map[string]string{"/sp": "hdfs://nn:8020/sp", "hdfs:///sp": "hdfs://nn:8020/sp", "hdfs://other:1/sp": "hdfs://other:1/sp"} {
+		if got, err := k.folder(t.Context(), "-p", in); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", in, got, err, want)
+		}
+	}
+	for in, want := range map[string]string{"file:///sp": "-p = file:///sp is on the local disk", "s3://b/sp": "-p = s3://b/sp: no file system", "sp": `-p = "sp" is no folder`} {
+		if _, err := k.folder(t.Context(), "-p", in); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
+			t.Errorf("%s: %v; want %s", in, err, want)
+		}
+	}
+}
+
+// A job without a folder of its own refuses: the message says where to give one.
+func TestNoSavepointFolder(t *testing.T) {
+	const cause = "jobmaster: savepoint: no directory was given, and execution.checkpointing.savepoint-dir is not set"
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method + " " + r.URL.Path {
+		case "GET /jobs/overview":
+			fmt.Fprintf(w, `{"jobs":[{"jid":%q,"name":"orders","state":"RUNNING"}]}`, id) //nolint:errcheck // a test
+		case "POST /jobs/" + id + "/savepoints", "POST /jobs/" + id + "/stop":
+			if asked++; asked%2 == 0 { // either way
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprintf(w, `{"errors":[%q]}`, cause) //nolint:errcheck // a test
+				return
+			}
+			_, _ = w.Write([]byte(`{"request-id":"t"}`))
+		default:
+			fmt.Fprintf(w, `{"status":{"id":"COMPLETED"},"operation":{"failure-cause":{"class":"x","stack-trace":%q}}}`, cause) //nolint:errcheck // a test
+		}
+	}))
+	defer s.Close()
+	addr := strings.TrimPrefix(s.URL, "http://")
+	for range 2 {
+		for action, want := range map[string]string{"stop": "give it with -p/--savepointPath", "savepoint": "give it with an argument"} {
+			_, errs, code := thalweg(t, nil, action, "-m", addr)
+			if code != exitUsage || !strings.Contains(errs, want) || !strings.Contains(errs, "execution.checkpointing.savepoint-dir") {
+				t.Errorf("%s: exit %d %q; want %q", action, code, errs, want)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestExitCodes(t *testing.T) {
 	for want, errs := range map[int][]error{
-		exitUsage:       {&artifact.Error{Text: "x"}, fmt.Errorf("y: %w", &client.QueueNotFoundError{Queue: "q"}), &submit.SizeError{}, control.ErrNotGiven, fmt.Errorf("%w: z", control.ErrNotFound)},
+		exitUsage:       {&artifact.Error{Text: "x"}, fmt.Errorf("y: %w", &client.QueueNotFoundError{Queue: "q"}), &submit.SizeError{}, &submit.ConfigError{}, &control.SelectionError{}, control.ErrNotGiven, fmt.Errorf("%w: z", control.ErrNotFound)},
 		exitUnreachable: {&client.UnreachableError{Err: errors.New("x")}, &control.UnreachableError{Err: errors.New("x")}, fmt.Errorf("x: %w", fs.ErrUnavailable)},
 		exitInterrupted: {context.Canceled, &exitError{exitInterrupted, nil}},
 		exitFailed:      {errors.New("x"), &control.OperationError{Cause: "x"}, &control.StatusError{Code: 500}},

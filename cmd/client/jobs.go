@@ -141,9 +141,15 @@ func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) 
 
 func (c *cli) cancelCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel [job]", Short: "end a job without a savepoint", Long: "Cancel a job and wait until it has ended. YARN then shows its application as KILLED." + whichJob,
+		Use: "cancel [job]", Short: "end a job without a savepoint", Long: "Cancel a job and wait until it has ended. YARN then shows its application as KILLED. An application that still waits for\n" +
+			"its master, in ACCEPTED, is killed through YARN." + whichJob,
 		Example: "  thalweg cancel -Dyarn.application.name=orders", Args: positional(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && c.address == "" {
+				if done, err := c.cancelWaiting(cmd.Context()); done || err != nil {
+					return err
+				}
+			}
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				if err := t.REST.Cancel(ctx, t.Job.ID); err != nil {
 					return err

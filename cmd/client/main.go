@@ -81,7 +81,10 @@ func (c *cli) root() *cobra.Command {
 		return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
 	})
 	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.configCommand(), c.versionCommand())
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := valuesGiven(cmd); err != nil {
+			return err
+		}
 		if c.output != "text" && c.output != "json" {
 			return &usageError{fmt.Errorf("-o %s: want text or json", c.output)}
 		}

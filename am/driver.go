@@ -12,6 +12,7 @@ import (
 
 	"github.com/thalweg/thalweg/am/allocator"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
 	rmclient "github.com/thalweg/thalweg/yarnrpc/am"
 	"github.com/thalweg/thalweg/yarnrpc/nm"
@@ -176,7 +177,7 @@ func (d *Driver) want(s resourcemanager.WorkerSpec, n int) {
 	ls := d.ledgerSpec(s)
 	if n > 0 && d.largest.MemoryMB > 0 && !ls.Resource.Fits(d.largest) {
 		d.events.fatal(fmt.Errorf("am: a TaskManager of %s does not fit the largest container of the cluster (%s): lower %s or %s, or raise yarn.scheduler.maximum-allocation-mb/-vcores",
-			ls.Resource, d.largest, config.TaskManagerMemory.Key, config.YarnContainerCores.Key))
+			ls.Resource, d.largest, config.TaskManagerMemory.Key, memory.CoresKey(d.o.Config)))
 		return
 	}
 	d.specs[ls] = s

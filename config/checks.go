@@ -1,11 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // checked adds a check of the value.
@@ -14,28 +18,63 @@ func (o *Option[T]) checked(check func(T) error) *Option[T] {
 	return o
 }
 
-func noLess(least time.Duration) func(time.Duration) error {
-	return func(d time.Duration) error {
-		if d < least {
-			return fmt.Errorf("want at least %s", formatDuration(least))
+const (
+	maxInt = math.MaxInt32 // "for ever" of Flink's users, and what YARN's messages hold
+	// longest keeps sums of durations and instants far from the ends of their types.
+	longest = 100 * 365 * 24 * time.Hour
+)
+
+func between[T cmp.Ordered](least, most T) func(T) error {
+	return func(v T) error {
+		if v < least || v > most {
+			return fmt.Errorf("want a number from %v to %v", least, most)
 		}
 		return nil
 	}
 }
 
-func zeroOr(least time.Duration) func(time.Duration) error {
-	return func(d time.Duration) error {
-		if d != 0 && d < least {
-			return fmt.Errorf("want 0 or at least %s", formatDuration(least))
-		}
-		return nil
+// share checks a part of a whole that leaves something over.
+func share(f float64) error {
+	if f < 0 || f >= 1 {
+		return errors.New("want a share from 0 to below 1")
 	}
+	return nil
 }
 
 func minusOneOr(least, most int) func(int) error {
 	return func(n int) error {
 		if n != -1 && (n < least || n > most) {
 			return fmt.Errorf("want -1 or a number from %d to %d", least, most)
+		}
+		return nil
+	}
+}
+
+func within(least, most time.Duration) func(time.Duration) error {
+	return func(d time.Duration) error {
+		if d < least || d > most {
+			return fmt.Errorf("want %s to %s", formatDuration(least), formatDuration(most))
+		}
+		return nil
+	}
+}
+
+func from(least time.Duration) func(time.Duration) error { return within(least, longest) }
+
+func zeroOr(least time.Duration) func(time.Duration) error {
+	return func(d time.Duration) error {
+		if err := from(least)(d); d != 0 && err != nil {
+			return fmt.Errorf("want 0, or %s", strings.TrimPrefix(err.Error(), "want "))
+		}
+		return nil
+	}
+}
+
+// minusOneMs allows -1 (milliseconds), Flink's "no", beside what check allows.
+func minusOneMs(check func(time.Duration) error) func(time.Duration) error {
+	return func(d time.Duration) error {
+		if err := check(d); d != -time.Millisecond && err != nil {
+			return fmt.Errorf("want -1, or %s", strings.TrimPrefix(err.Error(), "want "))
 		}
 		return nil
 	}
@@ -66,19 +105,32 @@ func ports(s string) error {
 	return nil
 }
 
-func between(least, most int) func(int) error {
-	return func(n int) error {
-		if n < least || n > most {
-			return fmt.Errorf("want at least %d, at most %d", least, most)
-		}
-		return nil
-	}
-}
-
 // folder accepts a URI with a path and an absolute path: a relative one would mean another folder in each process.
 func folder(s string) error {
 	if scheme, rest, ok := strings.Cut(s, ":"); s == "" || strings.HasPrefix(s, "/") || ok && scheme != "" && !strings.Contains(scheme, "/") && strings.HasPrefix(rest, "/") {
-		return nil
+		return printable(s)
 	}
 	return errors.New("want a URI such as hdfs://namenode:8020/path or file:///path, or an absolute path")
+}
+
+// printable checks a text that travels to YARN, into paths and log lines.
+func printable(s string) error {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return errors.New("want a text of one line, without control characters")
+	}
+	return nil
+}
+
+// Check looks at what options mean together; each by itself is checked by Validate before. Errors name all keys that take part.
+func Check(c Configuration) error {
+	var errs problems
+	if beat, timeout := HeartbeatInterval.Value(c), HeartbeatTimeout.Value(c); timeout <= beat {
+		errs = append(errs, fmt.Errorf("config: %s = %s is not longer than %s = %s: every process would count as dead between two heartbeats; raise the first, or lower the second",
+			HeartbeatTimeout.Key, formatDuration(timeout), HeartbeatInterval.Key, formatDuration(beat)))
+	}
+	if first, most := ExponentialInitial.Value(c), ExponentialMax.Value(c); most < first {
+		errs = append(errs, fmt.Errorf("config: %s = %s is shorter than %s = %s: raise the first, or lower the second",
+			ExponentialMax.Key, formatDuration(most), ExponentialInitial.Key, formatDuration(first)))
+	}
+	return errs.err()
 }

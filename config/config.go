@@ -23,6 +23,7 @@ type Option[T any] struct {
 	parse   func(string) (T, error)
 	format  func(T) string
 	check   func(T) error
+	hint    func(text string, v T) string // how a value that fails its check was understood; "" when that is plain
 }
 
 // entry is the untyped view of an Option for the registry.
@@ -58,6 +59,11 @@ func (o *Option[T]) value(s string) (T, error) {
 	}
 	if o.check != nil {
 		if err := o.check(v); err != nil {
+			if o.hint != nil {
+				if h := o.hint(s, v); h != "" {
+					return o.Default, fmt.Errorf("config: %s = %q: %w (%s)", o.Key, s, err, h)
+				}
+			}
 			return o.Default, fmt.Errorf("config: %s = %q: %w", o.Key, s, err)
 		}
 	}
@@ -91,9 +97,17 @@ func Keys() []string {
 	return slices.Sorted(maps.Keys(registry))
 }
 
-// Validate checks every key of c: unknown ones (with the nearest registered key) and values that do not parse, all at once.
-// Keys under the given prefixes pass through unchecked (user keys, "flink.hadoop." and the like).
+// Validate checks a whole configuration: every key of c by itself, as ValidateKeys does, then by Check what they mean together.
 func Validate(c Configuration, passthrough ...string) error {
+	if err := ValidateKeys(c, passthrough...); err != nil {
+		return err
+	}
+	return Check(c)
+}
+
+// ValidateKeys checks every key of c: unknown ones (with the nearest registered key) and values that do not parse or are out of range, all
+// at once. Keys under the given prefixes pass through unchecked (user keys, "flink.hadoop." and the like).
+func ValidateKeys(c Configuration, passthrough ...string) error {
 	keys := make([]string, 0, len(c))
 	for k := range c {
 		keys = append(keys, k)

@@ -19,7 +19,7 @@ func TestValidateReportsAllFaultsAtOnce(t *testing.T) {
 	if !errors.As(err, &unknown) || unknown.Nearest != "execution.checkpointing.interval" {
 		t.Errorf("unknown key: %v", err)
 	}
-	for _, want := range []string{`did you mean "execution.checkpointing.interval"?`, "taskmanager.numberOfTaskSlots", "at least 1", "want one of hashmap, pebble"} {
+	for _, want := range []string{`did you mean "execution.checkpointing.interval"?`, "taskmanager.numberOfTaskSlots", "from 1 to 4096", "want one of hashmap, pebble"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nlacks %q", err, want)
 		}
@@ -43,12 +43,12 @@ func TestBounds(t *testing.T) {
 		"rest.bind-port":                    {[]string{"0", "8081", "8081-8090", "8081, 9000-9001"}, []string{"99999", "", "x", "9-8", "-1"}},
 	} {
 		for _, v := range values.good {
-			if err := Validate(Configuration{key: v}); err != nil {
+			if err := ValidateKeys(Configuration{key: v}); err != nil {
 				t.Errorf("%s: %v", key, err)
 			}
 		}
 		for _, v := range values.bad {
-			if err := Validate(Configuration{key: v}); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "want") {
+			if err := ValidateKeys(Configuration{key: v}); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "want") {
 				t.Errorf("%s = %q: %v, want an error that says what to give", key, v, err)
 			}
 		}

@@ -1,19 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"math"
-	"time"
-)
-
-func atLeastBytes(n Bytes) func(Bytes) error {
-	return func(v Bytes) error {
-		if v < n {
-			return fmt.Errorf("want at least %s", n)
-		}
-		return nil
-	}
-}
+import "time"
 
 // Execution. Source of keys and defaults: Flink 2.x, unless a default is said to differ.
 var (
@@ -21,32 +8,32 @@ var (
 	MaxParallelism    = intOption("pipeline.max-parallelism", -1, "Number of key groups of operators that set none; -1 derives it from the parallelism (128 at least).", minusOneOr(1, 1<<15))
 	OperatorChaining  = boolOption("pipeline.operator-chaining.enabled", true, "Run operators that need no exchange in one task.")
 	PipelineName      = stringOption("pipeline.name", "", "The job's name; the program's name when empty.")
-	WatermarkInterval = durationOption("pipeline.auto-watermark-interval", 200*time.Millisecond, "How often sources emit watermarks.")
-	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.")
+	WatermarkInterval = durationOption("pipeline.auto-watermark-interval", 200*time.Millisecond, "How often sources emit watermarks.", from(time.Millisecond))
+	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.", minusOneMs(zeroOr(time.Millisecond)))
 
 	RestartStrategy       = enumOption("restart-strategy.type", "exponential-delay", "What happens when a job fails.", "exponential-delay", "fixed-delay", "none", "exponentialdelay", "fixeddelay", "off", "disable")
-	FixedDelayAttempts    = intOption("restart-strategy.fixed-delay.attempts", 1, "Restarts before the job fails for good.", atLeast(0))
-	FixedDelay            = durationOption("restart-strategy.fixed-delay.delay", time.Second, "Pause before a restart.")
-	ExponentialInitial    = durationOption("restart-strategy.exponential-delay.initial-backoff", time.Second, "First pause. A restart because a process died takes the first pause as zero.")
-	ExponentialMax        = durationOption("restart-strategy.exponential-delay.max-backoff", time.Minute, "Longest pause.")
-	ExponentialMultiplier = floatOption("restart-strategy.exponential-delay.backoff-multiplier", 1.5, "Growth of the pause.", nil)
-	ExponentialReset      = durationOption("restart-strategy.exponential-delay.reset-backoff-threshold", time.Hour, "Time without failure after which the pause starts anew.")
-	ExponentialJitter     = floatOption("restart-strategy.exponential-delay.jitter-factor", 0.1, "Random part of the pause.", nil)
-	ExponentialAttempts   = intOption("restart-strategy.exponential-delay.attempts-before-reset-backoff", -1, "Failures in a row before the job fails for good; -1 for no limit.", nil)
+	FixedDelayAttempts    = intOption("restart-strategy.fixed-delay.attempts", 1, "Restarts before the job fails for good.", between(0, maxInt))
+	FixedDelay            = durationOption("restart-strategy.fixed-delay.delay", time.Second, "Pause before a restart.", from(0))
+	ExponentialInitial    = durationOption("restart-strategy.exponential-delay.initial-backoff", time.Second, "First pause. A restart because a process died takes the first pause as zero.", from(time.Millisecond))
+	ExponentialMax        = durationOption("restart-strategy.exponential-delay.max-backoff", time.Minute, "Longest pause.", from(time.Millisecond))
+	ExponentialMultiplier = floatOption("restart-strategy.exponential-delay.backoff-multiplier", 1.5, "Growth of the pause.", between(1.0, 1000))
+	ExponentialReset      = durationOption("restart-strategy.exponential-delay.reset-backoff-threshold", time.Hour, "Time without failure after which the pause starts anew.", from(time.Millisecond))
+	ExponentialJitter     = floatOption("restart-strategy.exponential-delay.jitter-factor", 0.1, "Random part of the pause.", between(0.0, 1))
+	ExponentialAttempts   = intOption("restart-strategy.exponential-delay.attempts-before-reset-backoff", -1, "Failures in a row before the job fails for good; -1 for no limit.", minusOneOr(0, maxInt))
 )
 
 // Checkpoints and state.
 var (
-	CheckpointInterval  = durationOption("execution.checkpointing.interval", 0, "Time between checkpoints; 0 turns them off.").checked(zeroOr(time.Millisecond))
-	CheckpointTimeout   = durationOption("execution.checkpointing.timeout", 10*time.Minute, "A checkpoint that takes longer is aborted.").checked(noLess(time.Millisecond))
-	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next.").checked(noLess(0))
+	CheckpointInterval  = durationOption("execution.checkpointing.interval", 0, "Time between checkpoints; 0 turns them off.", zeroOr(time.Millisecond))
+	CheckpointTimeout   = durationOption("execution.checkpointing.timeout", 10*time.Minute, "A checkpoint that takes longer is aborted.", from(time.Millisecond))
+	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next.", from(0))
 	CheckpointMode      = enumOption("execution.checkpointing.mode", "exactly_once", "Guarantee inside of the job.", "exactly_once", "exactly-once", "at_least_once", "at-least-once")
 	CheckpointDir       = stringOption("execution.checkpointing.dir", "", "URI of the folder of checkpoints (hdfs:// or file://); <dir>/<job id>/chk-<n>. On YARN the staging folder's ckp when empty.").checked(folder)
 	SavepointDir        = stringOption("execution.checkpointing.savepoint-dir", "", "URI of the default folder of savepoints.").checked(folder)
-	CheckpointsRetained = intOption("execution.checkpointing.num-retained", 1, "Completed checkpoints to keep.", atLeast(1))
+	CheckpointsRetained = intOption("execution.checkpointing.num-retained", 1, "Completed checkpoints to keep.", between(1, 10_000))
 	Externalized        = enumOption("execution.checkpointing.externalized-checkpoint-retention", "retain_on_cancellation", "Whether a cancelled job keeps its last checkpoint. Flink's default is no_externalized_checkpoints; ours keeps it.", "retain_on_cancellation", "delete_on_cancellation", "no_externalized_checkpoints")
-	TolerableFailures   = intOption("execution.checkpointing.tolerable-failed-checkpoints", 0, "Failed checkpoints in a row that do not fail the job.", atLeast(0))
-	MemoryThreshold     = bytesOption("execution.checkpointing.fs.memory-threshold", 20<<10, "State files up to this size are stored in the checkpoint's metadata.", nil)
+	TolerableFailures   = intOption("execution.checkpointing.tolerable-failed-checkpoints", 0, "Failed checkpoints in a row that do not fail the job.", between(0, maxInt))
+	MemoryThreshold     = bytesOption("execution.checkpointing.fs.memory-threshold", 20<<10, "State files up to this size are stored in the checkpoint's metadata.", betweenBytes(0, 1<<20))
 	StateBackend        = enumOption("state.backend.type", "hashmap", "Keyed state backend.", "hashmap", "pebble")
 	SavepointPath       = stringOption("execution.state-recovery.path", "", "Savepoint or checkpoint to start from.").checked(folder)
 	AllowNonRestored    = boolOption("execution.state-recovery.ignore-unclaimed-state", false, "Start although the savepoint holds state that no operator claims (--allowNonRestoredState).")
@@ -55,27 +42,26 @@ var (
 
 // Processes and memory.
 var (
-	JobManagerMemory      = bytesOption("jobmanager.memory.process.size", 448<<20, "Size of the application master's container. Flink's default is 1600mb.", atLeastBytes(64<<20))
-	TaskManagerMemory     = bytesOption("taskmanager.memory.process.size", 1<<30, "Size of a TaskManager's container. Flink's default is 1728mb.", atLeastBytes(128<<20))
-	TaskSlots             = intOption("taskmanager.numberOfTaskSlots", 1, "Slots of a TaskManager.", between(1, 1<<20))
-	ManagedFraction       = floatOption("taskmanager.memory.managed.fraction", 0.4, "Share of a TaskManager's memory for the state backend's caches (pebble).", nil)
+	JobManagerMemory      = bytesOption("jobmanager.memory.process.size", 448<<20, "Size of the application master's container. Flink's default is 1600mb.", betweenBytes(64<<20, 16<<40))
+	TaskManagerMemory     = bytesOption("taskmanager.memory.process.size", 1<<30, "Size of a TaskManager's container. Flink's default is 1728mb.", betweenBytes(128<<20, 16<<40))
+	TaskSlots             = intOption("taskmanager.numberOfTaskSlots", 1, "Slots of a TaskManager.", between(1, 4096))
+	ManagedFraction       = floatOption("taskmanager.memory.managed.fraction", 0.4, "Share of a TaskManager's memory for the state backend's caches (pebble).", share)
 	NetworkBufferSize     = bytesOption("taskmanager.memory.segment-size", 32<<10, "Size of an exchange buffer.", betweenBytes(1, 64<<20))
-	BuffersPerChannel     = intOption("taskmanager.network.memory.buffers-per-channel", 2, "Exchange buffers of each channel.", atLeast(1))
-	FloatingBuffers       = intOption("taskmanager.network.memory.floating-buffers-per-gate", 8, "Further exchange buffers of each input.", atLeast(0))
+	BuffersPerChannel     = intOption("taskmanager.network.memory.buffers-per-channel", 2, "Exchange buffers of each channel.", between(1, 1<<16))
+	FloatingBuffers       = intOption("taskmanager.network.memory.floating-buffers-per-gate", 8, "Further exchange buffers of each input.", between(0, 1<<16))
 	TmpDirs               = listOption("io.tmp.dirs", "Local folders, comma separated; YARN's LOCAL_DIRS on YARN, the system's temporary folder else.")
-	HeartbeatInterval     = durationOption("heartbeat.interval", time.Second, "Between TaskManager and JobMaster. Flink's default is 10 s.").checked(noLess(time.Millisecond))
-	HeartbeatTimeout      = durationOption("heartbeat.timeout", 10*time.Second, "Silence after which the other side counts as dead. Flink's default is 50 s.").checked(noLess(10 * time.Millisecond))
-	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local; on YARN a free one is taken.", nil)
+	HeartbeatInterval     = durationOption("heartbeat.interval", time.Second, "Between TaskManager and JobMaster. Flink's default is 10 s.", within(time.Millisecond, time.Hour))
+	HeartbeatTimeout      = durationOption("heartbeat.timeout", 10*time.Second, "Silence after which the other side counts as dead. Flink's default is 50 s.", from(10*time.Millisecond))
+	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local; on YARN a free one is taken.", between(0, 1<<16-1))
 	RestBindPort          = stringOption("rest.bind-port", "0", "Port of the REST interface on YARN; 0 takes a free one.").checked(ports)
-	RestAddress           = stringOption("rest.address", "", "Host of the JobManager's REST interface for the client (-m).")
-	WebRefreshInterval    = durationOption("web.refresh-interval", 3*time.Second, "How often the dashboard asks anew.")
-	SlotRequestTimeout    = durationOption("slot.request.timeout", 5*time.Minute, "How long a job waits for its slots.")
-	TaskManagerTimeout    = durationOption("resourcemanager.taskmanager-timeout", 30*time.Second, "An idle TaskManager is given back after this time.")
-	RegistrationTimeout   = durationOption("resourcemanager.taskmanager-registration.timeout", 5*time.Minute, "A container whose TaskManager does not register is replaced after this time.")
-	StartFailureRate      = floatOption("resourcemanager.start-worker.max-failure-rate", 10, "Failed starts per minute above which requests pause.", nil)
-	StartRetryInterval    = durationOption("resourcemanager.start-worker.retry-interval", 3*time.Second, "That pause.")
-	StartFailureLimit     = intOption("resourcemanager.start-worker.max-failures", 30, "Failed starts in a row after which the application fails, -1 for no limit. Flink has no such limit.", nil)
-	PreviousWorkerTimeout = durationOption("resourcemanager.previous-worker.recovery.timeout", 5*time.Second, "How long a new application attempt waits for the TaskManagers of the last one. Flink's default is 0.")
+	WebRefreshInterval    = durationOption("web.refresh-interval", 3*time.Second, "How often the dashboard asks anew.", from(100*time.Millisecond))
+	SlotRequestTimeout    = durationOption("slot.request.timeout", 5*time.Minute, "How long a job waits for its slots.", from(time.Millisecond))
+	TaskManagerTimeout    = durationOption("resourcemanager.taskmanager-timeout", 30*time.Second, "An idle TaskManager is given back after this time.", from(time.Millisecond))
+	RegistrationTimeout   = durationOption("resourcemanager.taskmanager-registration.timeout", 5*time.Minute, "A container whose TaskManager does not register is replaced after this time.", from(time.Millisecond))
+	StartFailureRate      = floatOption("resourcemanager.start-worker.max-failure-rate", 10, "Failed starts per minute above which requests pause.", between(0.0, 1e6))
+	StartRetryInterval    = durationOption("resourcemanager.start-worker.retry-interval", 3*time.Second, "That pause.", from(0))
+	StartFailureLimit     = intOption("resourcemanager.start-worker.max-failures", 30, "Failed starts in a row after which the application fails, -1 for no limit. Flink has no such limit.", minusOneOr(1, maxInt))
+	PreviousWorkerTimeout = durationOption("resourcemanager.previous-worker.recovery.timeout", 5*time.Second, "How long a new application attempt waits for the TaskManagers of the last one. Flink's default is 0.", from(0))
 )
 
 // YARN.
@@ -84,15 +70,15 @@ var (
 	YarnName               = stringOption("yarn.application.name", "", "The application's name; the job's name when empty.")
 	YarnQueue              = stringOption("yarn.application.queue", "", "Queue; the cluster's default when empty.")
 	YarnType               = stringOption("yarn.application.type", "Thalweg", "Type shown by YARN.")
-	YarnPriority           = intOption("yarn.application.priority", -1, "Priority; negative leaves the cluster's default.", between(math.MinInt32, math.MaxInt32))
+	YarnPriority           = intOption("yarn.application.priority", -1, "Priority; negative leaves the cluster's default.", between(-maxInt-1, maxInt))
 	YarnTags               = listOption("yarn.tags", "Tags.")
-	YarnAttempts           = intOption("yarn.application-attempts", 2, "Attempts of the application master; capped by the cluster. Flink's default is 1 without high availability.", between(1, math.MaxInt32))
-	YarnAttemptsInterval   = durationOption("yarn.application-attempt-failures-validity-interval", 10*time.Second, "Only failures inside of this window count; -1 ms counts all.")
-	YarnMasterCores        = intOption("yarn.appmaster.vcores", 1, "Vcores of the application master.", between(1, 1<<20))
-	YarnContainerCores     = intOption("yarn.containers.vcores", -1, "Vcores of a TaskManager; -1 takes the number of slots.", minusOneOr(1, 1<<20))
-	YarnHeartbeat          = durationOption("yarn.heartbeat.interval", time.Second, "Time between calls to the ResourceManager when nothing is open. A number without unit is seconds in Flink; give a unit. Flink's default is 5 s.")
-	YarnContainerHeartbeat = durationOption("yarn.heartbeat.container-request-interval", 100*time.Millisecond, "The same while containers are asked for. Flink's default is 500 ms.")
-	YarnReplication        = intOption("yarn.file-replication", -1, "Replication of staged files; -1 takes the file system's.", minusOneOr(0, math.MaxInt16))
+	YarnAttempts           = intOption("yarn.application-attempts", 2, "Attempts of the application master; capped by the cluster. Flink's default is 1 without high availability.", between(1, maxInt))
+	YarnAttemptsInterval   = durationOption("yarn.application-attempt-failures-validity-interval", 10*time.Second, "Only failures inside of this window count; -1 ms counts all.", minusOneMs(from(time.Millisecond)))
+	YarnMasterCores        = intOption("yarn.appmaster.vcores", 1, "Vcores of the application master.", between(1, 4096))
+	YarnContainerCores     = intOption("yarn.containers.vcores", -1, "Vcores of a TaskManager; -1 takes the number of slots.", minusOneOr(1, 4096))
+	YarnHeartbeat          = durationOption("yarn.heartbeat.interval", time.Second, "Time between calls to the ResourceManager when nothing is open. A number without unit is seconds in Flink; give a unit. Flink's default is 5 s.", within(10*time.Millisecond, time.Hour))
+	YarnContainerHeartbeat = durationOption("yarn.heartbeat.container-request-interval", 100*time.Millisecond, "The same while containers are asked for. Flink's default is 500 ms.", within(10*time.Millisecond, time.Hour))
+	YarnReplication        = intOption("yarn.file-replication", -1, "Replication of staged files; -1 takes the file system's.", minusOneOr(1, 512))
 	YarnStaging            = stringOption("yarn.staging-directory", "", "URI of the staging root; <home>/.thalweg when empty.").checked(folder)
 	YarnViewACLs           = stringOption("yarn.view.acls", "", "Who may see the application: users, a space, groups; * for all.")
 	YarnModifyACLs         = stringOption("yarn.modify.acls", "", "Who may kill the application: users, a space, groups; * for all.")
@@ -105,12 +91,12 @@ var (
 // Client and security.
 var (
 	Target               = enumOption("execution.target", "local", "Where thalweg run runs a job without -t.", "local", "yarn-application")
-	ClientTimeout        = durationOption("client.timeout", time.Minute, "How long the client waits for one answer of a job (savepoint, stop).")
-	ClientConnectTimeout = durationOption("client.connection-timeout", 20*time.Second, "How long the client tries to reach the ResourceManager, the NameNode or the application. Flink has no such key; Hadoop's clients try for up to 15 minutes.")
+	ClientTimeout        = durationOption("client.timeout", time.Minute, "How long the client waits for one answer of a job (savepoint, stop).", from(time.Millisecond))
+	ClientConnectTimeout = durationOption("client.connection-timeout", 20*time.Second, "How long the client tries to reach the ResourceManager, the NameNode or the application. Flink has no such key; Hadoop's clients try for up to 15 minutes.", from(time.Millisecond))
 	RedactionKeys        = listOption("security.redaction.additional-keys", "Further parts of keys whose values are never shown.")
 	LogLevel             = enumOption("env.log.level", "info", "Log level of all processes.", "trace", "debug", "info", "warn", "error")
-	LogMaxBytes          = bytesOption("env.log.max-size", 64<<20, "A log file is rolled at this size. Flink's default is unbounded.", atLeastBytes(1<<20))
-	LogMaxFiles          = intOption("env.log.max", 10, "Rolled log files that are kept.", atLeast(1))
+	LogMaxBytes          = bytesOption("env.log.max-size", 64<<20, "A log file is rolled at this size. Flink's default is unbounded.", betweenBytes(1<<20, 1<<40))
+	LogMaxFiles          = intOption("env.log.max", 10, "Rolled log files that are kept.", between(1, 10_000))
 )
 
 // AtLeastOnce reports whether checkpoints need no alignment (execution.checkpointing.mode, in either spelling).

@@ -38,7 +38,7 @@ func ParseBytes(s string) (Bytes, error) {
 		return 0, fmt.Errorf("unknown unit %q (want b, kb, mb, gb or tb)", unit)
 	}
 	if n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("too large")
+		return 0, fmt.Errorf("too large (want e.g. 512mb)")
 	}
 	return Bytes(n << shift), nil
 }
@@ -59,7 +59,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	if n, err := strconv.ParseInt(num, 10, 64); err == nil {
 		if u, ok := units[unit]; ok {
 			if n < 0 && n != -1 || n > int64(math.MaxInt64/u) {
-				return 0, fmt.Errorf("duration out of range")
+				return 0, fmt.Errorf("out of range (want e.g. 30 s, 100 ms, 1 min)")
 			}
 			return time.Duration(n) * u, nil
 		}

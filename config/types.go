@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,7 +11,7 @@ import (
 )
 
 func stringOption(key, def, doc string) *Option[string] {
-	return register(&Option[string]{Key: key, Default: def, Doc: doc,
+	return register(&Option[string]{Key: key, Default: def, Doc: doc, check: printable,
 		parse: func(s string) (string, error) { return s, nil }, format: func(s string) string { return s }})
 }
 
@@ -29,8 +31,11 @@ func intOption(key string, def int, doc string, check func(int) error) *Option[i
 	return register(&Option[int]{Key: key, Default: def, Doc: doc, check: check, format: strconv.Itoa,
 		parse: func(s string) (int, error) {
 			n, err := strconv.Atoi(strings.TrimSpace(s))
-			if err != nil {
-				return 0, fmt.Errorf("not a whole number")
+			switch {
+			case errors.Is(err, strconv.ErrRange):
+				return 0, errors.New("want a smaller number")
+			case err != nil:
+				return 0, errors.New("want a whole number")
 			}
 			return n, nil
 		}})
@@ -41,8 +46,8 @@ func floatOption(key string, def float64, doc string, check func(float64) error)
 		format: func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) },
 		parse: func(s string) (float64, error) {
 			f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-			if err != nil {
-				return 0, fmt.Errorf("not a number")
+			if err != nil || math.IsNaN(f) || math.IsInf(f, 0) || strings.ContainsAny(s, "_xX") { // Go's own forms of literals
+				return 0, errors.New("want a number, such as 0.5")
 			}
 			return f, nil
 		}})
@@ -61,16 +66,28 @@ func boolOption(key string, def bool, doc string) *Option[bool] {
 		}})
 }
 
-func durationOption(key string, def time.Duration, doc string) *Option[time.Duration] {
-	return register(&Option[time.Duration]{Key: key, Default: def, Doc: doc, parse: ParseDuration, format: formatDuration})
+func durationOption(key string, def time.Duration, doc string, check func(time.Duration) error) *Option[time.Duration] {
+	return register(&Option[time.Duration]{Key: key, Default: def, Doc: doc, check: check, parse: ParseDuration, format: formatDuration,
+		hint: func(s string, d time.Duration) string {
+			if _, unit := splitUnit(s); unit != "" {
+				return ""
+			}
+			return fmt.Sprintf("without a unit that is %s; for seconds write %q", formatDuration(d), strings.TrimSpace(s)+" s")
+		}})
 }
 
 func bytesOption(key string, def Bytes, doc string, check func(Bytes) error) *Option[Bytes] {
-	return register(&Option[Bytes]{Key: key, Default: def, Doc: doc, check: check, parse: ParseBytes, format: Bytes.String})
+	return register(&Option[Bytes]{Key: key, Default: def, Doc: doc, check: check, parse: ParseBytes, format: Bytes.String,
+		hint: func(s string, n Bytes) string {
+			if _, unit := splitUnit(s); unit != "" {
+				return ""
+			}
+			return fmt.Sprintf("without a unit that is %d bytes; for mebibytes write %q", n, strings.TrimSpace(s)+"m")
+		}})
 }
 
 func listOption(key string, doc string) *Option[[]string] {
-	return register(&Option[[]string]{Key: key, Doc: doc, format: func(v []string) string { return strings.Join(v, ";") },
+	return register(&Option[[]string]{Key: key, Doc: doc, check: func(v []string) error { return printable(strings.Join(v, "")) }, format: func(v []string) string { return strings.Join(v, ";") },
 		parse: func(s string) ([]string, error) {
 			var out []string
 			for _, p := range strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' }) {
@@ -80,13 +97,4 @@ func listOption(key string, doc string) *Option[[]string] {
 			}
 			return out, nil
 		}})
-}
-
-func atLeast(n int) func(int) error {
-	return func(v int) error {
-		if v < n {
-			return fmt.Errorf("want at least %d", n)
-		}
-		return nil
-	}
 }

@@ -65,7 +65,7 @@ func (e *Environment) SetMaxParallelism(n int) *Environment {
 
 // Set sets a configuration value for the job, under Flink's key; a submitted value wins. Unknown keys are mistakes.
 func (e *Environment) Set(key, value string) *Environment {
-	if err := config.Validate(config.Configuration{key: value}, config.Passthrough()...); err != nil {
+	if err := config.ValidateKeys(config.Configuration{key: value}, config.Passthrough()...); err != nil {
 		e.mistake("%v", err)
 		return e
 	}

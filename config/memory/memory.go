@@ -51,9 +51,9 @@ func ForTaskManager(c config.Configuration) (TaskManager, error) {
 	t := TaskManager{Container: size, Process: clamp(size/16, 40*mib, 128*mib), Margin: clamp(size/10, 16*mib, 1024*mib), Cores: WorkerCores(c)}
 	t.Worker = size - t.Process - t.Margin
 	if config.StateBackend.Value(c) == "pebble" {
-		f := config.ManagedFraction.Value(c)
-		if f < 0 || f >= 1 {
-			return t, fmt.Errorf("memory: %s = %v: want a share from 0 to below 1", config.ManagedFraction.Key, f)
+		f, err := config.ManagedFraction.Get(c)
+		if err != nil {
+			return t, err
 		}
 		t.Managed = config.Bytes(float64(t.Worker) * f)
 	}
@@ -90,6 +90,14 @@ func WorkerCores(c config.Configuration) int {
 		return n
 	}
 	return config.TaskSlots.Value(c)
+}
+
+// CoresKey is the key that WorkerCores took its number from: the one to name when that does not fit.
+func CoresKey(c config.Configuration) string {
+	if config.YarnContainerCores.Value(c) > 0 {
+		return config.YarnContainerCores.Key
+	}
+	return config.TaskSlots.Key
 }
 
 // Environment returns the variables of the Go runtime for a process with that limit and that many cores.

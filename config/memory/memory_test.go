@@ -51,3 +51,25 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 }
+
+// What does not fit is blamed on the key that the user gave.
+func TestKeyOfTheCores(t *testing.T) {
+	for want, c := range map[string]config.Configuration{
+		"taskmanager.numberOfTaskSlots": {"taskmanager.numberOfTaskSlots": "99"},
+		"yarn.containers.vcores":        {"taskmanager.numberOfTaskSlots": "2", "yarn.containers.vcores": "99"},
+	} {
+		if got := CoresKey(c); got != want || WorkerCores(c) != 99 {
+			t.Errorf("%v: %s = %d, want %s", c, got, WorkerCores(c), want)
+		}
+	}
+}
+
+// A share of nonsense is an error, not a default, also where nobody has validated.
+func TestManagedFractionIsChecked(t *testing.T) {
+	for _, f := range []string{"7", "NaN", "-1", "1"} {
+		c := config.Configuration{"state.backend.type": "pebble", "taskmanager.memory.managed.fraction": f}
+		if _, err := ForTaskManager(c); err == nil || !strings.Contains(err.Error(), "taskmanager.memory.managed.fraction") {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}

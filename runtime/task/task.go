@@ -82,6 +82,7 @@ type Task struct {
 	input   input
 	source  operator.SourceHead // nil for tasks with network inputs
 
+	flush     idleFlush
 	endOfData bool
 	suspended bool
 	finishing bool
@@ -213,17 +214,21 @@ func (t *Task) loop() error {
 		}
 		t.publish()
 		if !progress && t.mail.pending.Load() == 0 {
-			t.wait(wake)
+			longest, err := t.flush.idle(t.parts)
+			if err != nil {
+				return err
+			}
+			t.wait(wake, longest)
 		}
 	}
 }
 
-// wait sleeps until a mail, input, a timer or the end.
-func (t *Task) wait(wake *time.Timer) {
+// wait sleeps until a mail, input, a timer or the end, and no longer than longest.
+func (t *Task) wait(wake *time.Timer, longest time.Duration) {
 	at, ok := t.timers.next()
-	d := time.Hour
+	d := longest
 	if ok {
-		d = time.Duration(at-t.Now()) * time.Millisecond
+		d = min(d, time.Duration(at-t.Now())*time.Millisecond)
 		if d <= 0 {
 			return
 		}
@@ -275,12 +280,14 @@ func (t *Task) publish() {
 	t.metrics.watermark.Store(t.input.watermark())
 }
 
-// scheduleFlush flushes the outputs each execution.buffer-timeout.
+// scheduleFlush flushes the outputs each execution.buffer-timeout, which is what bounds the wait of a record while the task is busy. When
+// it has nothing to do it does not wait for that (idleFlush).
 func (t *Task) scheduleFlush() {
 	every := config.BufferTimeout.Value(t.env.Config).Milliseconds()
 	if every <= 0 || len(t.parts) == 0 {
 		return
 	}
+	t.flush = newIdleFlush(t.parts)
 	var again func() error
 	again = func() error {
 		for _, p := range t.parts {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/jobmaster"
@@ -128,4 +129,15 @@ func TestRestartsLeaveNothing(t *testing.T) {
 		t.Errorf("%d workers, want the first two", len(exchanges))
 	}
 	c.count(w, w.rounds.Load()+1) // nothing was lost on the way
+}
+
+// Records do not wait for the buffer timeout at a task that has nothing else to do, neither at the source nor behind it.
+func TestIdleTasksHoldNothingBack(t *testing.T) {
+	w := newWorld(100)
+	p := program(t, w, 2, -1)
+	c := startCluster(t, t.TempDir(), p, 2, 2, config.Configuration{config.BufferTimeout.Key: "1 h"})
+	c.running()
+	for n := range int64(20) {
+		c.count(w, n+1)
+	}
 }

@@ -100,7 +100,7 @@ cluster-env: ## print export lines (HADOOP_CONF_DIR, THALWEG_KAFKA, PATH): eval 
 cluster-status: ## one line per daemon
 	@go run ./test/rig/cmd/rig status
 
-cluster-clean: ## stop the cluster and remove its data
+cluster-clean: ## stop the cluster and remove all its files but the jars
 	@go run ./test/rig/cmd/rig down -purge
 
 ##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)

@@ -285,12 +285,23 @@ rootLogger.level=error
 rootLogger.appenderRef.c.ref=c
 `
 
-// remove deletes what a daemon keeps, so that the next start finds it new.
-func (l layout) removeData() error {
-	for _, d := range []string{"data", "tmp", "log", "pid"} {
-		if err := os.RemoveAll(filepath.Join(l.dir, d)); err != nil {
-			return fmt.Errorf("rig: remove %s: %w", d, err)
+// remove deletes what the rig has made, but the jars. The description goes last, so that a removal that was cut short can be repeated, and
+// the lock, which the caller holds, after it. The folder itself goes when nothing else is in it.
+func (l layout) remove() error {
+	names := []string{"data", "tmp", "log", "pid", "bin", "conf", "webroot"}
+	more, err := filepath.Glob(l.confOf("*"))
+	if err != nil {
+		return fmt.Errorf("rig: remove: %w", err)
+	}
+	for _, m := range more {
+		names = append(names, filepath.Base(m))
+	}
+	names = append(names, filepath.Base(l.auto()), "users", filepath.Base(l.state()), filepath.Base(l.lock()))
+	for _, n := range names {
+		if err := os.RemoveAll(filepath.Join(l.dir, n)); err != nil {
+			return fmt.Errorf("rig: remove %s: %w", n, err)
 		}
 	}
+	_ = os.Remove(l.dir) // there may be jars
 	return nil
 }

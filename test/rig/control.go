@@ -83,15 +83,28 @@ func (c *Cluster) daemonEnv(d daemon) []string {
 	return append(env, d.env...)
 }
 
-// awaitPorts waits until the ports are free: a daemon that just ended may hold them for a moment.
+// awaitPorts waits until the ports are free: a daemon that just ended may hold them for a moment, and its last connections for a minute.
 func (c *Cluster) awaitPorts(ctx context.Context, d daemon) error {
-	return poll(ctx, 30*time.Second, 50*time.Millisecond, func() error {
+	begin := time.Now()
+	told := false
+	return poll(ctx, timeWait, 50*time.Millisecond, func() error {
 		for _, o := range d.ports {
 			l, err := net.Listen("tcp", c.state.addr(o))
-			if err != nil {
-				return fmt.Errorf("rig: start %s: port %d is taken: set THALWEG_PORT_BASE or end what listens there", d.name, c.state.PortBase+o)
+			if err == nil {
+				_ = l.Close()
+				continue
 			}
-			_ = l.Close()
+			port := c.state.PortBase + o
+			held := holderOf(port)
+			err = fmt.Errorf("rig: start %s: %s", d.name, held.text(port))
+			if held.waits && !told {
+				told = true
+				c.runner.progress("%s waits: %s", d.name, held.text(port))
+			}
+			if !held.waits && time.Since(begin) > 30*time.Second {
+				return &stopPoll{err}
+			}
+			return err
 		}
 		return nil
 	})
@@ -162,7 +175,7 @@ func (c *Cluster) awaitAll(ctx context.Context) error {
 func (c *Cluster) await(ctx context.Context, name string, limit time.Duration) error {
 	err := poll(ctx, limit, 100*time.Millisecond, func() error {
 		if c.layout.running(name) == 0 {
-			return &stopPoll{fmt.Errorf("it died: %s", lastError(c.layout.out(name), c.layout.log(name)))}
+			return &stopPoll{fmt.Errorf("it died: %s%s", lastError(c.layout.out(name), c.layout.log(name)), c.portsTaken(name))}
 		}
 		return c.ready(ctx, name)
 	})
@@ -308,7 +321,7 @@ func (c *Cluster) Containers() []int {
 	})
 }
 
-// Purge removes data, logs and pids of a stopped cluster; the jars stay.
+// Purge removes all files of a stopped cluster but the jars, which other clusters share, and what others have put into its folder.
 func (c *Cluster) Purge(ctx context.Context) error {
 	if len(c.layout.strays()) > 0 {
 		return fmt.Errorf("rig: purge %s: the cluster runs: stop it first", c.Dir)
@@ -318,9 +331,5 @@ func (c *Cluster) Purge(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if err := c.layout.removeData(); err != nil {
-		return err
-	}
-	c.state.HDFSReady = false
-	return c.layout.save(c.state)
+	return c.layout.remove()
 }

@@ -40,6 +40,9 @@ const (
 // host is the name under which every daemon of the rig is known; it listens on the loopback interface only.
 const host = "localhost"
 
+// timeWait is a little more than the minute for which the system keeps the port of a closed connection (TIME_WAIT).
+const timeWait = 70 * time.Second
+
 func (s state) addr(offset int) string {
 	return net.JoinHostPort(host, strconv.Itoa(s.PortBase+offset))
 }
@@ -114,6 +117,11 @@ func tryLock(path string) (func(), error) {
 			return nil, errLocked
 		}
 		return nil, fmt.Errorf("rig: lock %s: %w", path, err)
+	}
+	held, err := f.Stat()
+	if there, statErr := os.Stat(path); err != nil || statErr != nil || !os.SameFile(held, there) { // removed by who had it before
+		_ = f.Close()
+		return nil, errLocked
 	}
 	return func() { _ = f.Close() }, nil
 }

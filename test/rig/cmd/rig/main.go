@@ -1,7 +1,7 @@
 // Command rig starts, stops and describes a real Hadoop and Kafka cluster on this machine; see package rig.
 //
 //	rig up [daemon...]       start the cluster (or these daemons of it) and wait until it serves
-//	rig down [-purge]        stop everything, containers included; with -purge remove the data as well
+//	rig down [-purge]        stop everything, containers included; with -purge remove all its files but the jars
 //	rig env                  print export lines for a shell
 //	rig status               one line per daemon; exit code 1 when one does not serve
 //	rig restart <daemon>...  stop and start single daemons (also: start, stop, kill)

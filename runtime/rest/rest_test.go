@@ -277,6 +277,46 @@ func TestCheckpointAndSavepoint(t *testing.T) {
 	}
 }
 
+// A checkpoint that a later one subsumed stays in the history as completed, and says that its data is gone; a savepoint is the user's.
+func TestSubsumedCheckpointsAreDiscarded(t *testing.T) {
+	r := start(t, nil)
+	job := "/jobs/" + r.job
+	r.poll(job + "/checkpoints/" + r.trigger(job+"/checkpoints", "{}"))
+	r.poll(job + "/savepoints/" + r.trigger(job+"/savepoints", "{}"))
+	r.poll(job + "/checkpoints/" + r.trigger(job+"/checkpoints", "{}"))
+	type checkpoint struct {
+		ID        int64
+		Status    string
+		Discarded *bool
+	}
+	var all struct {
+		History []checkpoint
+		Latest  struct{ Completed, Savepoint checkpoint }
+	}
+	if err := json.Unmarshal([]byte(r.get(job+"/checkpoints", 200)), &all); err != nil {
+		t.Fatal(err)
+	}
+	want := map[int64]bool{1: true, 2: false, 3: false}
+	if len(all.History) != len(want) {
+		t.Fatalf("history %+v", all.History)
+	}
+	for _, c := range append(all.History, all.Latest.Completed, all.Latest.Savepoint) {
+		if c.Status != "COMPLETED" || c.Discarded == nil || *c.Discarded != want[c.ID] {
+			t.Errorf("checkpoint %d is shown as %+v, want discarded %v", c.ID, c, want[c.ID])
+		}
+		var one checkpoint
+		if err := json.Unmarshal([]byte(r.get(fmt.Sprintf("%s/checkpoints/details/%d", job, c.ID), 200)), &one); err != nil || one.Discarded == nil || *one.Discarded != want[c.ID] {
+			t.Errorf("details of checkpoint %d: %+v, %v", c.ID, one, err)
+		}
+	}
+	if all.Latest.Completed.ID != 3 || all.Latest.Savepoint.ID != 2 {
+		t.Errorf("latest %+v", all.Latest)
+	}
+	if page := r.get("/", 200); !strings.Contains(page, "discarded") {
+		t.Error("the status page does not tell discarded checkpoints apart")
+	}
+}
+
 func TestStop(t *testing.T) {
 	r := start(t, nil)
 	job := "/jobs/" + r.job

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"time"
+
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/connector/kafka/enumerator"
 )
@@ -25,4 +27,9 @@ func EnumeratorForTest(topic string, n int32) []byte {
 	c.Discovered(parts)
 	c.Resolved(parts, splits)
 	return c.Snapshot()
+}
+
+// WithClockForTest gives a sink another clock.
+func WithClockForTest(now func() time.Time) SinkOption {
+	return sinkOption(func(c *sinkConfig) { c.now = now })
 }

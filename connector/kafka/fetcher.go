@@ -28,6 +28,10 @@ type fetcher struct {
 	wake    chan struct{}
 	orders  *queue
 	commits *queue
+	// Commits outlive ctx, which ends with the task: what the last checkpoint covers is committed before close returns, within a bound.
+	commitCtx  context.Context
+	stopCommit context.CancelFunc
+	committed  chan struct{} // closed when nothing is left to commit
 
 	mu     sync.Mutex
 	events []event
@@ -66,15 +70,31 @@ func newFetcher(ctx context.Context, cfg *sourceConfig, log zerolog.Logger, subt
 		fetches: make(chan kgo.Fetches, 1), wake: make(chan struct{}, 1),
 	}
 	f.ctx, f.stop = context.WithCancel(ctx)
+	f.commitCtx, f.stopCommit = context.WithCancel(context.WithoutCancel(ctx))
+	f.committed = make(chan struct{})
 	f.orders, f.commits = newQueue(), newQueue()
 	f.wg.Go(f.poll)
 	f.wg.Go(func() { f.orders.run(f.ctx) })
-	f.wg.Go(func() { f.commits.run(f.ctx) })
+	f.wg.Go(func() {
+		defer close(f.committed)
+		f.commits.run(f.ctx)
+		f.commits.drain(f.commitCtx)
+	})
 	return f, nil
 }
 
+// lastCommit is how long close waits for a commit that is under way. Without one it does not wait.
+const lastCommit = 2 * time.Second
+
 func (f *fetcher) close() {
 	f.stop()
+	t := time.NewTimer(lastCommit)
+	defer t.Stop()
+	select {
+	case <-f.committed:
+	case <-t.C:
+	}
+	f.stopCommit()
 	f.cl.Close()
 	f.wg.Wait()
 }
@@ -376,16 +396,21 @@ func (q *queue) run(ctx context.Context) {
 			return
 		case <-q.ready:
 		}
-		for ctx.Err() == nil {
-			q.mu.Lock()
-			if len(q.fns) == 0 {
-				q.mu.Unlock()
-				break
-			}
-			fn := q.fns[0]
-			q.fns = q.fns[1:]
+		q.drain(ctx)
+	}
+}
+
+// drain runs what is there.
+func (q *queue) drain(ctx context.Context) {
+	for ctx.Err() == nil {
+		q.mu.Lock()
+		if len(q.fns) == 0 {
 			q.mu.Unlock()
-			fn()
+			return
 		}
+		fn := q.fns[0]
+		q.fns = q.fns[1:]
+		q.mu.Unlock()
+		fn()
 	}
 }

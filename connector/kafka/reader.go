@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,8 +48,9 @@ type reader[T any] struct {
 	bi, ri  int // next batch, next record in it
 	out     connector.Output[T]
 
-	finished map[TopicPartition]int64            // ends to commit with the next checkpoint
+	finished map[TopicPartition]int64            // ends of partitions that were read to their end, until they are committed
 	offsets  map[int64]map[TopicPartition]commit // by checkpoint
+	done     commits                             // what was committed last
 
 	m       sourceMetrics
 	emitLag atomic.Int64
@@ -57,6 +59,26 @@ type reader[T any] struct {
 type commit struct {
 	offset int64
 	epoch  int32
+}
+
+// commits hands committed offsets from the goroutine that commits to the task's.
+type commits struct {
+	mu sync.Mutex
+	m  map[TopicPartition]commit
+}
+
+func (c *commits) put(m map[TopicPartition]commit) {
+	c.mu.Lock()
+	c.m = m
+	c.mu.Unlock()
+}
+
+func (c *commits) take() map[TopicPartition]commit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.m
+	c.m = nil
+	return m
 }
 
 func newReader[T any](cfg *sourceConfig, decode func(*Record) (T, error), ctx connector.ReaderContext) (*reader[T], error) {
@@ -413,6 +435,11 @@ func (r *reader[T]) Snapshot(checkpointID int64) ([]connector.Split, error) {
 	}
 	out := make([]connector.Split, 0, len(r.splits))
 	commits := make(map[TopicPartition]commit, len(r.splits)+len(r.finished))
+	for tp, c := range r.done.take() {
+		if o, ok := r.finished[tp]; ok && c.offset == o {
+			delete(r.finished, tp)
+		}
+	}
 	for tp, o := range r.finished {
 		commits[tp] = commit{o, -1}
 	}
@@ -438,30 +465,24 @@ func (r *reader[T]) CheckpointComplete(_ context.Context, checkpointID int64) er
 	if len(commits) == 0 {
 		return nil
 	}
-	for tp := range commits {
-		if o, ok := r.finished[tp]; ok && commits[tp].offset == o {
-			delete(r.finished, tp)
-		}
-	}
 	byTP := r.list.Load()
 	os := kadm.Offsets{}
 	for tp, c := range commits {
 		os.Add(kadm.Offset{Topic: tp.Topic, Partition: tp.Partition, At: c.offset, LeaderEpoch: c.epoch})
 	}
 	r.f.commits.replace(func() {
-		ctx, cancel := r.f.bounded()
+		ctx, cancel := context.WithTimeout(r.f.commitCtx, r.cfg.connectTimeout)
 		defer cancel()
 		resp, err := r.f.adm.CommitOffsets(ctx, r.cfg.groupID, os)
 		if err == nil {
 			err = resp.Error()
 		}
 		if err != nil {
-			if r.f.ctx.Err() == nil {
-				r.m.commitsFailed.Add(1)
-				r.ctx.Logger.Warn().Err(err).Int64("checkpoint_id", checkpointID).Msg("offsets were not committed to the group; the next checkpoint commits newer ones")
-			}
+			r.m.commitsFailed.Add(1)
+			r.ctx.Logger.Warn().Err(err).Int64("checkpoint_id", checkpointID).Msg("offsets were not committed to the group; the next checkpoint commits newer ones")
 			return
 		}
+		r.done.put(commits)
 		r.m.commitsSucceeded.Add(1)
 		for _, a := range *byTP {
 			if c, ok := commits[a.tp()]; ok {

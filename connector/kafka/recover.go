@@ -128,6 +128,8 @@ const (
 // commit ends c with a commit and returns nil when it is committed, by whomever; a *LostTransactionError when it was aborted. It asks until
 // ctx ends.
 func (a *txnAdmin) commit(ctx context.Context, c *committable) error {
+	begin := time.Now()
+	said := begin
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := a.endTxn(ctx, c)
 		switch {
@@ -148,6 +150,11 @@ func (a *txnAdmin) commit(ctx context.Context, c *committable) error {
 			if oerr != nil {
 				err = errors.Join(err, oerr)
 			}
+		}
+		if now := time.Now(); now.Sub(said) >= 5*time.Second && ctx.Err() == nil {
+			said = now
+			a.log.Warn().Err(err).Str("transactional_id", c.id).Int64("checkpoint_id", c.checkpoint).Dur("tried_ms", now.Sub(begin)).
+				Msg("a transaction of a completed checkpoint is not committed yet; trying again")
 		}
 		if !pause(ctx, wait) {
 			return fmt.Errorf("kafka: commit %s: what became of it could not be found out: %w", c.describe(), err)

@@ -46,6 +46,7 @@ type sinkConfig struct {
 	prefix     string
 	txnTimeout time.Duration
 	acceptLost bool
+	now        func() time.Time
 	// Functions of the record type; checked against T when the sink is made.
 	key, headers, partition, topicOf, record any
 	errs                                     []error
@@ -55,6 +56,7 @@ func newSinkConfig(opts []SinkOption) *sinkConfig {
 	c := &sinkConfig{
 		clientConfig: clientConfig{clientID: "thalweg", connectTimeout: 30 * time.Second},
 		txnTimeout:   defaultTransactionTimeout,
+		now:          time.Now,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -111,7 +113,8 @@ func Guarantee(g DeliveryGuarantee, transactionalIDPrefix string) SinkOption {
 
 // TransactionTimeout sets how long the brokers keep an open transaction before they abort it, 15 minutes by default (the brokers' own
 // maximum by default). It must be longer than the longest checkpoint interval plus the longest outage of the job: a transaction that was
-// aborted after its checkpoint completed is lost, and the job then refuses to go on silently (see AcceptLostTransactions).
+// aborted after its checkpoint completed is lost, and the job then refuses to go on silently (see AcceptLostTransactions). When no
+// checkpoint has completed for nine tenths of it, the job fails before anything is lost, and writes the records again.
 func TransactionTimeout(d time.Duration) SinkOption {
 	return sinkOption(func(c *sinkConfig) { c.txnTimeout = d })
 }
@@ -137,7 +140,7 @@ func TopicFunc[T any](fn func(T) string) SinkOption {
 	return sinkOption(func(c *sinkConfig) { c.topicOf = fn })
 }
 
-// PartitionFunc chooses the partition by value, key and number of partitions. By default records with a key go to the partition that
+// PartitionFunc chooses the partition by value, key and number of partitions; one that does not exist fails the job. By default records with a key go to the partition that
 // Kafka's Java client chooses (murmur2), others stick to a partition for a batch.
 func PartitionFunc[T any](fn func(v T, key []byte, partitions int) int) SinkOption {
 	return sinkOption(func(c *sinkConfig) { c.partition = fn })

@@ -41,9 +41,13 @@ type slot struct {
 	pool  *txnPool
 	cl    *kgo.Client // nil: to be made
 
-	state    slotState
-	seq      uint64
-	prepared committable
+	// Guarded by pool.mu, but for reads of prepared and seq by who moves the slot on.
+	state      slotState
+	seq        uint64
+	prepared   committable
+	begun      time.Time // of the open or prepared transaction
+	committing bool      // its checkpoint is complete
+	warm       bool      // free, with a client that is initialised
 
 	mu    sync.Mutex // guards what acknowledgements write
 	spans []span
@@ -86,14 +90,17 @@ func newTxnPool(cfg *sinkConfig, ctx connector.SinkContext) (*txnPool, error) {
 	return p, err
 }
 
+// spareClients is how many free slots keep a client: as many as a job needs whose checkpoints complete. After checkpoints that failed in a
+// row there are more slots, which stay free to be used, without a client.
+const spareClients = 2
+
 // take returns a slot for a new transaction, with a client whose producer id is initialised: what used the id before is fenced.
 func (p *txnPool) take(ctx context.Context) (*slot, error) {
 	p.mu.Lock()
 	var s *slot
 	for _, c := range p.slots {
-		if c.state == slotFree {
+		if c.state == slotFree && (s == nil || c.warm && !s.warm) {
 			s = c
-			break
 		}
 	}
 	if s == nil {
@@ -107,15 +114,51 @@ func (p *txnPool) take(ctx context.Context) (*slot, error) {
 		s = &slot{index: index, id: transactionalID(p.cfg.prefix, p.subtask, index), pool: p}
 		p.slots = append(p.slots, s)
 	}
-	s.state = slotOpen
+	s.state, s.warm = slotOpen, false
 	p.mu.Unlock()
 	if err := s.ensure(ctx); err != nil {
-		p.mu.Lock()
-		s.state = slotFree
-		p.mu.Unlock()
+		p.giveBack(s)
 		return nil, err
 	}
 	return s, nil
+}
+
+// giveBack frees a slot whose client, if it has one, has not begun a transaction.
+func (p *txnPool) giveBack(s *slot) {
+	p.mu.Lock()
+	s.state, s.committing, s.warm = slotFree, false, s.cl != nil
+	p.mu.Unlock()
+}
+
+// enough reports whether no further free slot needs a client.
+func (p *txnPool) enough() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	warm := 0
+	for _, s := range p.slots {
+		if s.warm {
+			warm++
+		}
+	}
+	return warm >= spareClients
+}
+
+// overdue is an error when a transaction waits for its checkpoint for so long that the brokers may abort it before a checkpoint completes
+// that holds it. Such a checkpoint must not complete: the records would be lost, whereas the restart before it writes them again.
+func (p *txnPool) overdue() error {
+	limit := p.cfg.txnTimeout / 10 * 9
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s.state == slotFree || s.committing {
+			continue
+		}
+		if age := p.cfg.now().Sub(s.begun); age > limit {
+			return fmt.Errorf("kafka: transaction %q is open for %v without a completed checkpoint, and kafka.TransactionTimeout is %v: the brokers would abort it and its records be lost, "+
+				"so the job goes back to its last checkpoint and writes them again; see why checkpoints do not complete, or raise kafka.TransactionTimeout", s.id, age.Round(time.Second), p.cfg.txnTimeout)
+		}
+	}
+	return nil
 }
 
 // ensure makes the client when there is none.
@@ -154,7 +197,10 @@ func (s *slot) begin() error {
 	s.mu.Lock()
 	s.spans, s.last, s.err = nil, 0, nil
 	s.mu.Unlock()
+	s.pool.mu.Lock()
 	s.seq++
+	s.begun = s.pool.cfg.now()
+	s.pool.mu.Unlock()
 	if err := s.cl.BeginTransaction(); err != nil {
 		return fmt.Errorf("kafka: begin transaction %q: %w", s.id, err)
 	}
@@ -227,17 +273,20 @@ func (p *txnPool) find(c *committable) *slot {
 
 // commit commits a prepared slot and frees it.
 func (s *slot) commit(ctx context.Context) error {
+	s.pool.mu.Lock()
+	s.committing = true
+	s.pool.mu.Unlock()
 	if err := s.pool.settle(ctx, &s.prepared); err != nil {
 		return err
 	}
 	s.discard()
-	if err := s.ensure(ctx); err != nil && ctx.Err() == nil {
-		// Not this commit's failure; the next use tries again and reports it.
-		s.pool.log.Warn().Err(err).Str("transactional_id", s.id).Msg("transactional id was not initialised again; its next use does it")
+	if !s.pool.enough() {
+		if err := s.ensure(ctx); err != nil && ctx.Err() == nil {
+			// Not this commit's failure; the next use tries again and reports it.
+			s.pool.log.Warn().Err(err).Str("transactional_id", s.id).Msg("transactional id was not initialised again; its next use does it")
+		}
 	}
-	s.pool.mu.Lock()
-	s.state = slotFree
-	s.pool.mu.Unlock()
+	s.pool.giveBack(s)
 	return nil
 }
 
@@ -268,9 +317,7 @@ func (s *slot) abortOpen() {
 		s.pool.log.Info().Err(err).Str("transactional_id", s.id).Msg("open transaction was not aborted at the end of the writer; the next attempt does it")
 	}
 	s.discard()
-	s.pool.mu.Lock()
-	s.state = slotFree
-	s.pool.mu.Unlock()
+	s.pool.giveBack(s)
 }
 
 func (p *txnPool) retain() {

@@ -41,13 +41,8 @@ type valueContext[T any] struct {
 	v T
 }
 
-func (c *valueContext[T]) choose(r *Record, n int) int {
-	p := c.s.partition(c.v, r.Key, n)
-	if p < 0 || p >= n {
-		return 0
-	}
-	return p
-}
+// choose asks the user's function. The client fails a record whose partition does not exist.
+func (c *valueContext[T]) choose(r *Record, n int) int { return c.s.partition(c.v, r.Key, n) }
 
 // encoder turns values into records. Records and their buffers are used again once they are acknowledged; there are never more of them than
 // the client buffers. (A sync.Pool is emptied by each collection of garbage, which here means new records in the tens of thousands.)
@@ -283,9 +278,7 @@ func newTxnWriter[T any](s *sink[T], ctx connector.SinkContext, pool *txnPool, r
 	if err != nil {
 		return nil, err
 	}
-	pool.mu.Lock()
-	sl.state = slotFree
-	pool.mu.Unlock()
+	pool.giveBack(sl)
 	return w, nil
 }
 
@@ -323,6 +316,9 @@ func (w *txnWriter[T]) Flush(ctx context.Context, _ bool) error {
 
 // PrepareCommit implements connector.CommittingWriter. An interval without records has no transaction.
 func (w *txnWriter[T]) PrepareCommit(checkpointID int64) ([][]byte, error) {
+	if err := w.pool.overdue(); err != nil {
+		return nil, err
+	}
 	if w.cur == nil {
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/hdfs"
 	"github.com/thalweg/thalweg/fs/local"
+	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/minicluster"
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -84,7 +85,7 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 	tuneGC(int64(config.TaskManagerMemory.Value(p.Graph.Config)))
 	err = runEmbedded(ctx, p, LocalOptions{
 		Args: args, REST: fmt.Sprintf("localhost:%d", config.RestPort.Value(p.Graph.Config)),
-		Logger: zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}).Level(level).With().Timestamp().Logger(),
+		Logger: logging.Console(os.Stderr, level),
 		Started: func(url string) {
 			fmt.Fprintf(os.Stderr, "%s runs on an embedded cluster; REST at %s\n", p.Graph.Name, url)
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/worker"
@@ -199,8 +200,7 @@ func tuneGC(memory int64) {
 }
 
 func processLogger(role string, cfg rpc.ProcessConfig) zerolog.Logger {
-	zerolog.TimeFieldFormat = zerolog.TimeFormatUnixMs
-	return zerolog.New(os.Stderr).Level(zerolog.InfoLevel).With().Timestamp().Str("component", role).Str("job_id", cfg.JobID).Logger()
+	return logging.New(os.Stderr, logging.Level(config.LogLevel.Value(cfg.Config))).With().Str("component", role).Str("job_id", cfg.JobID).Logger()
 }
 
 func dial() (*rpc.Client, error) {

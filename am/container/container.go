@@ -15,6 +15,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/token"
 )
@@ -114,12 +115,7 @@ func (c *Container) Logger(name string) (zerolog.Logger, io.Closer) {
 		MaxSize:    int(config.LogMaxBytes.Value(c.App.Config).MiB()), // MiB
 		MaxBackups: config.LogMaxFiles.Value(c.App.Config),
 	}
-	level, err := zerolog.ParseLevel(config.LogLevel.Value(c.App.Config))
-	if err != nil {
-		level = zerolog.InfoLevel
-	}
-	log := zerolog.New(w).Level(level).With().Timestamp().Str("app_id", c.App.ID).Logger()
-	return log, w
+	return logging.New(w, logging.Level(config.LogLevel.Value(c.App.Config))).With().Str("app_id", c.App.ID).Logger(), w
 }
 
 // TellFile is where Tell writes. The NodeManager appends the end of a file with such a name to the diagnostics of a container that failed.

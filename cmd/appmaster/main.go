@@ -9,13 +9,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/rs/zerolog"
-
 	"github.com/thalweg/thalweg/am"
 )
 
 func main() {
-	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := am.Run(ctx, os.Getenv); err != nil {

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/thalweg/thalweg/examples/order-totals/pipeline"
+	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/stream"
 )
 
@@ -117,7 +118,7 @@ func demo(ctx context.Context, length time.Duration, verbose bool) error {
 		},
 		Args:    []string{"--brokers", addr, "--in", inTopic, "--out", outTopic, "--out-of-orderness", "10s", "--txn-prefix", "demo-"},
 		REST:    "localhost:0",
-		Logger:  zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr}).Level(level).With().Timestamp().Logger(),
+		Logger:  logging.Console(os.Stderr, level),
 		Started: func(url string) { restURL <- url },
 	})
 	cancel()

@@ -153,3 +153,24 @@ func TestPackagesAreDescribed(t *testing.T) {
 		}
 	}
 }
+
+// One package makes the loggers, so that all logs have one form. Test support writes to a test's log.
+func TestLoggersComeFromOnePlace(t *testing.T) {
+	for _, p := range packages(t) {
+		rel := strings.TrimPrefix(p.ImportPath, module)
+		if rel == "internal/logging" || rel == "connector/connectortest" || rel == "yarnrpc/yarntest" {
+			continue
+		}
+		for _, f := range p.GoFiles {
+			b, err := os.ReadFile(filepath.Join(p.Dir, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, word := range []string{"zerolog.New(", "zerolog.ConsoleWriter", "zerolog.NewConsoleWriter", "zerolog.TimeFormatUnix"} {
+				if bytes.Contains(b, []byte(word)) {
+					t.Errorf("%s/%s uses %s: take the logger from internal/logging, or from who calls", rel, f, word)
+				}
+			}
+		}
+	}
+}

@@ -138,14 +138,16 @@ func (e *kafkaEnumerator) resolve(r enumerator.Resolve) {
 	e.ctx.Async(0, func(ctx context.Context) (any, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*e.cfg.connectTimeout)
 		defer cancel()
-		for {
+		for first := true; ; first = false {
 			splits, err := resolveSplits(ctx, e.cfg, e.adm, r.Partitions, r.Initial)
 			// A partition that was found a moment ago may have no leader yet.
 			if err == nil || !kerr.IsRetriable(err) && !kgo.IsRetryableBrokerErr(err) || !pause(ctx, 250*time.Millisecond) {
 				return splits, err
 			}
-			log := e.ctx.Logger()
-			log.Debug().Err(err).Msg("offsets of partitions are not known yet; trying again")
+			if first {
+				log := e.ctx.Logger()
+				log.Warn().Err(err).Msg("offsets of partitions are not known yet; trying again")
+			}
 		}
 	}, func(result any, err error) {
 		if err != nil {

@@ -114,7 +114,7 @@ func Guarantee(g DeliveryGuarantee, transactionalIDPrefix string) SinkOption {
 // TransactionTimeout sets how long the brokers keep an open transaction before they abort it, 15 minutes by default (the brokers' own
 // maximum by default). It must be longer than the longest checkpoint interval plus the longest outage of the job: a transaction that was
 // aborted after its checkpoint completed is lost, and the job then refuses to go on silently (see AcceptLostTransactions). When no
-// checkpoint has completed for nine tenths of it, the job fails before anything is lost, and writes the records again.
+// checkpoint completes in time (nine tenths of it after a failed one), the job fails before anything is lost and writes the records again.
 func TransactionTimeout(d time.Duration) SinkOption {
 	return sinkOption(func(c *sinkConfig) { c.txnTimeout = d })
 }

@@ -144,16 +144,17 @@ func (p *txnPool) enough() bool {
 }
 
 // overdue is an error when a transaction waits for its checkpoint for so long that the brokers may abort it before a checkpoint completes
-// that holds it. Such a checkpoint must not complete: the records would be lost, whereas the restart before it writes them again.
+// that holds it. Such a checkpoint must not complete: the records would be lost, whereas the restart before it writes them again. The
+// present interval's transaction may use nearly all of its time, since the interval may be that long; what a failed checkpoint left may not.
 func (p *txnPool) overdue() error {
-	limit := p.cfg.txnTimeout / 10 * 9
+	limits := [...]time.Duration{slotOpen: p.cfg.txnTimeout - min(p.cfg.txnTimeout/10, 5*time.Second), slotPrepared: p.cfg.txnTimeout / 10 * 9}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
 		if s.state == slotFree || s.committing {
 			continue
 		}
-		if age := p.cfg.now().Sub(s.begun); age > limit {
+		if age := p.cfg.now().Sub(s.begun); age > limits[s.state] {
 			return fmt.Errorf("kafka: transaction %q is open for %v without a completed checkpoint, and kafka.TransactionTimeout is %v: the brokers would abort it and its records be lost, "+
 				"so the job goes back to its last checkpoint and writes them again; see why checkpoints do not complete, or raise kafka.TransactionTimeout", s.id, age.Round(time.Second), p.cfg.txnTimeout)
 		}

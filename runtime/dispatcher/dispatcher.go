@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,6 +74,9 @@ func New(opts Options) *Dispatcher {
 		jobs: map[graph.JobID]*job{}, triggers: newTriggers()}
 }
 
+// secretSize is the length of a job's data secret, that of the HMAC's key.
+const secretSize = 32
+
 // Submit stores a job and starts it. The job's id comes back at once; Wait tells its end.
 func (d *Dispatcher) Submit(ctx context.Context, s Submission) (graph.JobID, error) {
 	if s.Graph == nil || len(s.Graph.Vertices) == 0 {
@@ -80,6 +84,10 @@ func (d *Dispatcher) Submit(ctx context.Context, s Submission) (graph.JobID, err
 	}
 	if s.JobID.IsZero() {
 		s.JobID = graph.JobID{ID: graph.NewID()}
+	}
+	if len(s.DataSecret) == 0 {
+		s.DataSecret = make([]byte, secretSize)
+		_, _ = rand.Read(s.DataSecret) // never fails, crypto/rand's contract
 	}
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -133,8 +141,9 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 		return fmt.Errorf("dispatcher: open job %s: %w", s.JobID, err)
 	}
 	opts := jobmaster.Options{JobID: s.JobID, Graph: s.Graph, Args: s.Args, Config: d.effective(s), Epoch: d.opts.Epoch, Pointer: pointer, FirstID: first,
-		Artifact:  &pb.Artifact{Uri: s.Artifact.URI, Sha256: s.Artifact.SHA256, Size: s.Artifact.Size, Name: s.Artifact.Name},
-		Resources: d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, CancelTimeout: d.opts.CancelTimeout, Logger: d.opts.Logger}
+		DataSecret: s.DataSecret,
+		Artifact:   &pb.Artifact{Uri: s.Artifact.URI, Sha256: s.Artifact.SHA256, Size: s.Artifact.Size, Name: s.Artifact.Name},
+		Resources:  d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, CancelTimeout: d.opts.CancelTimeout, Logger: d.opts.Logger}
 	if d.opts.Launcher != nil {
 		opts.LaunchCoordinator = func(ctx context.Context, cfg rpc.ProcessConfig) (rpc.CoordinatorLink, func() string, error) {
 			return d.opts.Launcher.LaunchCoordinator(ctx, cfg, s.Artifact)

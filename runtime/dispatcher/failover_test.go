@@ -1,11 +1,15 @@
 package dispatcher_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -198,6 +202,7 @@ func TestNextAttemptResumesOnTheSameTaskManagers(t *testing.T) {
 	if len(workers) != 3 {
 		t.Fatalf("%d workers", len(workers))
 	}
+	secret := workers[0].Cfg.DataSecret
 	ck, err := m1.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -239,6 +244,68 @@ func TestNextAttemptResumesOnTheSameTaskManagers(t *testing.T) {
 	if err != nil || next.ID <= ck.ID {
 		t.Fatalf("next checkpoint %+v, %v", next, err)
 	}
+
+	// A worker that is started now and those that lived on know the same secret.
+	now[0].Kill("killed")
+	w.until("another worker", func() bool { return len(w.jobs.Workers()) == 3 && !slices.Contains(w.jobs.Workers(), now[0]) })
+	w.running(m2, id)
+	for _, k := range w.jobs.Workers() {
+		if !bytes.Equal(k.Cfg.DataSecret, secret) {
+			t.Errorf("a worker has another secret than those of the first attempt")
+		}
+	}
+}
+
+func TestEachJobHasASecretOfItsOwn(t *testing.T) {
+	w := newWorld(t, 6)
+	m := w.attempt()
+	w.running(m, w.submit(m))
+	w.running(m, w.submit(m))
+	jobs := map[string][]byte{}
+	for _, k := range w.jobs.Workers() {
+		s := k.Cfg.DataSecret
+		if len(s) != 32 || bytes.Count(s, []byte{0}) > 16 {
+			t.Fatalf("a secret of %d bytes", len(s))
+		}
+		if old := jobs[k.Cfg.JobID]; old != nil && !bytes.Equal(old, s) {
+			t.Error("the workers of a job have different secrets")
+		}
+		jobs[k.Cfg.JobID] = s
+	}
+	var all [][]byte
+	for _, s := range jobs {
+		all = append(all, s)
+	}
+	if len(all) != 2 || bytes.Equal(all[0], all[1]) {
+		t.Errorf("%d jobs, or one secret for both", len(all))
+	}
+	for p, b := range w.stored() {
+		if bytes.Contains(b, []byte(base64.StdEncoding.EncodeToString(all[0]))) && p.Mode().Perm()&0o077 != 0 {
+			t.Errorf("others can read %s, which holds a secret: %s", p.Name(), p.Mode())
+		}
+	}
+}
+
+// stored reads all files of the store.
+func (w *world) stored() map[iofs.FileInfo][]byte {
+	w.t.Helper()
+	out := map[iofs.FileInfo][]byte{}
+	err := filepath.WalkDir(filepath.Join(w.dir, "ha"), func(p string, d iofs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		out[info] = b
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		w.t.Fatalf("%d files: %v", len(out), err)
+	}
+	return out
 }
 
 // A stale attempt that still runs can neither complete a checkpoint nor get its TaskManagers back.

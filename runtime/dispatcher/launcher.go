@@ -23,6 +23,9 @@ type Submission struct {
 	Artifact Artifact
 	Args     []string          // the program's arguments
 	Config   map[string]string // effective configuration; the graph's wins over it
+	// DataSecret is what the job's workers authenticate each other with. Submit makes one; it is stored with the job, which only its
+	// owner can read, since workers that outlive an application attempt keep theirs.
+	DataSecret []byte `json:"dataSecret,omitempty"`
 }
 
 // Launcher runs the coordinator process of a job (the user's binary in role coordinator).

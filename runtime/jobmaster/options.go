@@ -32,7 +32,10 @@ type Options struct {
 	Artifact *pb.Artifact
 	Args     []string
 	Config   config.Configuration // the job's effective configuration
-	Epoch    int64                // of the application attempt, from 1
+	// DataSecret is what the job's workers authenticate each other with. Workers outlive an application attempt, so it must be the same
+	// in each.
+	DataSecret []byte
+	Epoch      int64 // of the application attempt, from 1
 	// Pointer and FirstID are what ha.Store.OpenJob returned for this job.
 	Pointer ha.Pointer
 	FirstID int64

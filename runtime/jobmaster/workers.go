@@ -61,7 +61,7 @@ func (j *JobMaster) startWorker(tm string) {
 	}
 	j.workers[tm] = &workerState{}
 	if err := j.opts.Resources.Send(tm, &pb.TaskManagerDown{Msg: &pb.TaskManagerDown_StartWorker{StartWorker: &pb.StartWorker{
-		JobId: j.id, Artifact: j.opts.Artifact, Args: j.opts.Args, Config: j.opts.Config, Fingerprint: j.graph.Fingerprint, JobName: j.graph.Name, Graph: j.graphJSON}}}); err != nil {
+		JobId: j.id, Artifact: j.opts.Artifact, Args: j.opts.Args, Config: j.opts.Config, Fingerprint: j.graph.Fingerprint, JobName: j.graph.Name, Graph: j.graphJSON, DataSecret: j.opts.DataSecret}}}); err != nil {
 		j.log.Debug().Err(err).Msg("start worker") // TaskManagerLost follows
 	}
 }

@@ -19,7 +19,7 @@ type Config struct {
 	PartitionTimeout time.Duration
 	// MaxFrame bounds one buffer, hence one record, in bytes; default 64 MiB. Both sides of a connection need the same value.
 	MaxFrame int
-	// Token is the secret of the application. Both ends of a connection prove to know it before anything else is exchanged; it does not
+	// Token is the secret of the job. Both ends of a connection prove to know it before anything else is exchanged; it does not
 	// travel itself. Empty: every peer with an empty token is accepted.
 	Token []byte
 }

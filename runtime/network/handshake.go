@@ -46,7 +46,7 @@ func expectFrame(r io.Reader, kind frameKind, maxFrame int) ([]byte, error) {
 	return b, nil
 }
 
-var errToken = errors.New("the peer does not know this application's token; it belongs to another application or run")
+var errToken = errors.New("the peer does not know this job's secret; it belongs to another job or application")
 
 // greet is the consumer's half of the handshake.
 func (e *Environment) greet(c net.Conn, r io.Reader) error {

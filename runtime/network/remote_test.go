@@ -89,8 +89,8 @@ func TestWrongTokenIsRefused(t *testing.T) {
 	g := newConsumer(t, t.Context(), e2, Source{Partition: testPartition(1), Address: listen(t, e1)})
 	_, err := g.next()
 	ce := wantKind(t, err, ConnectFailed)
-	if !strings.Contains(ce.Error(), "token") {
-		t.Errorf("the error does not name the token: %v", ce)
+	if !strings.Contains(ce.Error(), "secret") {
+		t.Errorf("the error does not name the secret: %v", ce)
 	}
 }
 

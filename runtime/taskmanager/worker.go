@@ -139,7 +139,8 @@ func (w *worker) live(ctx context.Context) (Exit, int) {
 	proc, err := t.opts.Launcher.Launch(ctx, LaunchSpec{
 		Start: s,
 		Config: rpc.ProcessConfig{JobID: s.GetJobId(), JobName: s.GetJobName(), Fingerprint: s.GetFingerprint(), Config: s.GetConfig(), Args: s.GetArgs(), Graph: s.GetGraph(),
-			TaskManagerID: t.opts.ID, Host: t.opts.Host, Slots: t.opts.Slots, MemoryBytes: t.opts.MemoryBytes, Dirs: dirs, LogDir: t.opts.LogDir},
+			TaskManagerID: t.opts.ID, Host: t.opts.Host, Slots: t.opts.Slots, MemoryBytes: t.opts.MemoryBytes, Dirs: dirs, LogDir: t.opts.LogDir,
+			DataSecret: s.GetDataSecret()},
 		Artifact: func(ctx context.Context) (string, error) { return t.cache.get(ctx, s.GetArtifact()) },
 	})
 	if err != nil {

@@ -1,9 +1,12 @@
 package worker_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,58 +22,132 @@ import (
 	"github.com/thalweg/thalweg/runtime/worker"
 )
 
-// A task that finished while its consumers were not there leaves its partition to them. It goes with the next attempt of the job, and a
-// worker that lives through many attempts holds those of the last one only.
-func TestFinishedPartitionsGoWithTheirAttempt(t *testing.T) {
-	const subpartitions = 3
-	w := newWorld(10)
-	p := program(t, w, subpartitions, -1)
+// lone is a worker whose TaskManager is the test.
+type lone struct {
+	t        *testing.T
+	p        *graph.Program
+	link     rpc.WorkerLink
+	exchange *network.Environment
+	address  string // of its exchange
+}
+
+func startLone(t *testing.T, p *graph.Program, cfg rpc.ProcessConfig) *lone {
+	t.Helper()
 	lower, upper := rpc.Pipe[*pb.WorkerUp, *pb.WorkerDown]()
-	var exchange *network.Environment
+	l := &lone{t: t, p: p, link: upper}
+	cfg.Host, cfg.Dirs = "127.0.0.1", []string{t.TempDir()}
 	observed := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- worker.RunObserved(t.Context(), lower, rpc.ProcessConfig{JobID: graph.NewID().String(), Host: "127.0.0.1", Dirs: []string{t.TempDir()}}, p, &fs.Registry{}, zerolog.Nop(),
-			func(e *network.Environment) { exchange = e; close(observed) })
+		ended <- worker.RunObserved(context.Background(), lower, cfg, p, &fs.Registry{}, zerolog.Nop(), func(e *network.Environment) { l.exchange = e; close(observed) })
 	}()
 	<-observed
-	source := p.Graph.Vertices[0]
-	finish := func(attempt int) {
-		id := graph.ExecutionID{Vertex: source.ID, Attempt: attempt}.String()
-		send := func(m *pb.WorkerDown) {
-			if err := upper.Send(m); err != nil {
-				t.Fatal(err)
-			}
+	t.Cleanup(func() {
+		upper.Close(nil)
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
-		send(&pb.WorkerDown{Msg: &pb.WorkerDown_Deploy{Deploy: &pb.Deploy{Tasks: []*pb.TaskDeployment{{ExecutionId: id, VertexId: source.ID.String(), Attempt: int32(attempt),
-			Parallelism: 1, MaxParallelism: 128, Outputs: []*pb.PartitionDeployment{{Subpartitions: subpartitions, ConsumerMaxParallelism: 128}}}}}}})
-		send(&pb.WorkerDown{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: []string{id}}}})
-		for {
-			m, err := upper.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := m.GetTaskState()
-			if s.GetState() == pb.TaskState_FAILED {
-				t.Fatal(s)
-			}
-			if s.GetState() == pb.TaskState_FINISHED && s.GetExecutionId() == id {
-				return
-			}
+		<-upper.Done()
+		<-lower.Done()
+	})
+	m, err := upper.Recv()
+	if err != nil || m.GetHello() == nil {
+		t.Fatalf("%v, %v", m, err)
+	}
+	l.address = m.GetHello().GetDataAddress()
+	return l
+}
+
+// finish deploys an attempt of the source alone, and lets it end.
+func (l *lone) finish(attempt int) network.PartitionID {
+	l.t.Helper()
+	source := &l.p.Graph.Vertices[0]
+	e := graph.ExecutionID{Vertex: source.ID, Attempt: attempt}
+	id := e.String()
+	for _, m := range []*pb.WorkerDown{
+		{Msg: &pb.WorkerDown_Deploy{Deploy: &pb.Deploy{Tasks: []*pb.TaskDeployment{{ExecutionId: id, VertexId: source.ID.String(), Attempt: int32(attempt),
+			Parallelism: 1, MaxParallelism: 128, Outputs: []*pb.PartitionDeployment{{Subpartitions: int32(l.p.Graph.Vertices[1].Parallelism), ConsumerMaxParallelism: 128}}}}}}},
+		{Msg: &pb.WorkerDown_Trigger{Trigger: &pb.TriggerCheckpoint{CheckpointId: 1, ExecutionIds: []string{id}, Suspend: true, Drain: true}}},
+		{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: []string{id}}}},
+	} {
+		if err := l.link.Send(m); err != nil {
+			l.t.Fatal(err)
 		}
 	}
+	for {
+		m, err := l.link.Recv()
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		s := m.GetTaskState()
+		if s.GetState() == pb.TaskState_FAILED {
+			l.t.Fatal(s)
+		}
+		if s.GetState() == pb.TaskState_FINISHED && s.GetExecutionId() == id {
+			return network.PartitionID{Producer: e}
+		}
+	}
+}
+
+// A task that finished while its consumers were not there leaves its partition to them. It goes with the next attempt of the job, and a
+// worker that lives through many attempts holds those of the last one only.
+func TestFinishedPartitionsGoWithTheirAttempt(t *testing.T) {
+	l := startLone(t, program(t, newWorld(10), 3, -1), rpc.ProcessConfig{JobID: graph.NewID().String()})
 	for attempt := range 50 {
-		finish(attempt)
-		if n := exchange.Partitions(); n != 1 {
+		l.finish(attempt)
+		if n := l.exchange.Partitions(); n != 1 {
 			t.Fatalf("%d partitions after attempt %d, want that of the attempt", n, attempt)
 		}
 	}
-	upper.Close(nil)
-	if err := <-ended; err != nil {
-		t.Error(err)
+}
+
+// Who knows a job's id, but not its secret, gets none of its records.
+func TestStrangersAreRefused(t *testing.T) {
+	job, secret := graph.NewID().String(), []byte("a secret of the job, 32 bytes....")
+	p := program(t, newWorld(10), 1, -1)
+	read := func(address string, from network.PartitionID, token []byte) error {
+		env := network.New(network.Config{Token: token}, zerolog.Nop())
+		defer func() {
+			if err := env.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		wake := make(chan struct{}, 1)
+		g, err := env.NewGate(t.Context(), []network.Source{{Partition: from, Address: address}}, func() {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		for {
+			item, ok, err := g.Poll()
+			if err != nil || ok && item.Data == nil && item.Event.Kind == network.EndOfPartition {
+				return err
+			}
+			if !ok {
+				<-wake
+				continue
+			}
+			g.Release(item)
+		}
 	}
-	<-upper.Done()
-	<-lower.Done()
+	for name, given := range map[string][]byte{"secret": secret, "no secret": nil} {
+		l := startLone(t, p, rpc.ProcessConfig{JobID: job, DataSecret: given})
+		from := l.finish(0)
+		for _, token := range [][]byte{nil, []byte(job), secret[:16], append(secret, 'x')} {
+			var c *network.ConnectionError
+			if err := read(l.address, from, token); !errors.As(err, &c) || c.Kind != network.ConnectFailed || !strings.Contains(err.Error(), "secret") {
+				t.Errorf("worker with %s, stranger with token %q: %v", name, token, err)
+			}
+		}
+		if err := read(l.address, from, secret); (err == nil) != (given != nil) {
+			t.Errorf("worker with %s, peer with the secret: %v", name, err)
+		}
+	}
 }
 
 // A worker that lives through hundreds of restarts holds what it held after the first ones: partitions, goroutines, local folders.

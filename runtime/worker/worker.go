@@ -7,6 +7,7 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -63,7 +64,7 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 		BufferSize:        int(config.NetworkBufferSize.Value(conf)),
 		BuffersPerChannel: config.BuffersPerChannel.Value(conf),
 		FloatingPerGate:   floating,
-		Token:             []byte(cfg.JobID),
+		Token:             secret(cfg),
 	}, log)
 	w := &worker{link: link, program: p, log: log, tasks: map[graph.ExecutionID]*task.Task{}}
 	w.env = task.Environment{
@@ -71,6 +72,16 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 		StateMemory: stateMemory(conf, cfg),
 	}
 	return w
+}
+
+// secret is what this worker and the others of the job authenticate each other with. A worker that was given none keeps to itself.
+func secret(cfg rpc.ProcessConfig) []byte {
+	if len(cfg.DataSecret) > 0 {
+		return cfg.DataSecret
+	}
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails, crypto/rand's contract
+	return b
 }
 
 // stateMemory is one task's share of the managed memory.

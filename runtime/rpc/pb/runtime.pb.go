@@ -874,7 +874,8 @@ type StartWorker struct {
 	Config        map[string]string      `protobuf:"bytes,4,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // the job's effective configuration
 	Fingerprint   string                 `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	JobName       string                 `protobuf:"bytes,6,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
-	Graph         []byte                 `protobuf:"bytes,7,opt,name=graph,proto3" json:"graph,omitempty"` // the job graph as JSON, so that a worker that builds another one can say what differs
+	Graph         []byte                 `protobuf:"bytes,7,opt,name=graph,proto3" json:"graph,omitempty"`                             // the job graph as JSON, so that a worker that builds another one can say what differs
+	DataSecret    []byte                 `protobuf:"bytes,8,opt,name=data_secret,json=dataSecret,proto3" json:"data_secret,omitempty"` // what the job's workers prove to each other to know; the same for all of them, in each application attempt
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -954,6 +955,13 @@ func (x *StartWorker) GetJobName() string {
 func (x *StartWorker) GetGraph() []byte {
 	if x != nil {
 		return x.Graph
+	}
+	return nil
+}
+
+func (x *StartWorker) GetDataSecret() []byte {
+	if x != nil {
+		return x.DataSecret
 	}
 	return nil
 }
@@ -3553,7 +3561,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05final\x18\x02 \x01(\bR\x05final\"\"\n" +
 	"\bShutdown\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xc5\x02\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe6\x02\n" +
 	"\vStartWorker\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x128\n" +
 	"\bartifact\x18\x02 \x01(\v2\x1c.thalweg.runtime.v1.ArtifactR\bartifact\x12\x12\n" +
@@ -3561,7 +3569,9 @@ const file_runtime_proto_rawDesc = "" +
 	"\x06config\x18\x04 \x03(\v2+.thalweg.runtime.v1.StartWorker.ConfigEntryR\x06config\x12 \n" +
 	"\vfingerprint\x18\x05 \x01(\tR\vfingerprint\x12\x19\n" +
 	"\bjob_name\x18\x06 \x01(\tR\ajobName\x12\x14\n" +
-	"\x05graph\x18\a \x01(\fR\x05graph\x1a9\n" +
+	"\x05graph\x18\a \x01(\fR\x05graph\x12\x1f\n" +
+	"\vdata_secret\x18\b \x01(\fR\n" +
+	"dataSecret\x1a9\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\\\n" +

@@ -68,8 +68,11 @@ func build(env *stream.Environment) error {
 	}
 	src := datagen.Source(func(n int64) int64 { return n + 1 }, opts...)
 	env.FromSource(src, stream.NoWatermarks[int64](), "numbers").UID("numbers").Map(func(n int64) int64 {
-		if kind == "panic" {
+		switch kind {
+		case "panic":
 			panic("boom on purpose")
+		case "stuck":
+			select {} // a deadlock
 		}
 		return n * 2
 	}).UID("double").Print().UID("print")
@@ -301,6 +304,36 @@ func TestCancelledJobIsKilled(t *testing.T) {
 		t.Errorf("%+v\n%s", a, c.logs())
 	}
 	c.cleaned()
+}
+
+// A map function that hangs cannot be asked to end: its worker process is killed, after task.cancellation.timeout.
+func TestStuckJobIsCancelled(t *testing.T) {
+	c := newCluster(t)
+	c.extra = config.Configuration{"task.cancellation.timeout": "200 ms"}
+	r, err := c.submit("stuck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := c.running(r)
+	err = target.REST.Cancel(t.Context(), target.Job.ID)
+	target.REST.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := c.ended(r.ID); a.State != "FINISHED" || a.Final != "KILLED" {
+		t.Errorf("%+v\n%s", a, c.logs())
+	}
+	var log string
+	for _, p := range c.find("jobmanager.log") {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log += string(b)
+	}
+	if !strings.Contains(log, "tasks do not end; their worker is killed") {
+		t.Errorf("the worker ended by itself:\n%s", log)
+	}
 }
 
 // FLINK-8434, FLINK-4152: the containers of the attempt that died serve the next one.

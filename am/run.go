@@ -29,7 +29,8 @@ func (m *master) run(parent context.Context) error {
 	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: func(ctx context.Context, a dispatcher.Artifact) (string, error) {
 		return fetch(ctx, m.files, container.File{Name: a.Name, URI: a.URI, SHA256: a.SHA256, Size: a.Size}, work)
 	}}
-	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Logger: m.log})
+	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch,
+		CancelTimeout: config.CancellationTimeout.Value(m.app.Config), Logger: m.log})
 	defer d.Close()
 	stop := m.serve(d)
 	defer stop() // after the end: TaskManagers are told by it, and the job's last state can be read until then

@@ -47,6 +47,7 @@ var limits = map[string]struct{ least, below, most, above, also string }{
 	"heartbeat.timeout":                                                {"10 ms", "9 ms", "36500 d", "36501 d", ""},
 	"rest.port":                                                        {"0", "-1", "65535", "65536", ""},
 	"web.refresh-interval":                                             {"100 ms", "99 ms", "36500 d", "36501 d", ""},
+	"task.cancellation.timeout":                                        {"1 ms", "0", "36500 d", "36501 d", ""},
 	"slot.request.timeout":                                             {"1 ms", "0", "36500 d", "36501 d", ""},
 	"resourcemanager.taskmanager-timeout":                              {"1 ms", "0", "36500 d", "36501 d", ""},
 	"resourcemanager.taskmanager-registration.timeout":                 {"1 ms", "0", "36500 d", "36501 d", ""},

@@ -55,6 +55,7 @@ var (
 	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local; on YARN a free one is taken.", between(0, 1<<16-1))
 	RestBindPort          = stringOption("rest.bind-port", "0", "Port of the REST interface on YARN; 0 takes a free one.").checked(ports)
 	WebRefreshInterval    = durationOption("web.refresh-interval", 3*time.Second, "How often the dashboard asks anew.", from(100*time.Millisecond))
+	CancellationTimeout   = durationOption("task.cancellation.timeout", 10*time.Second, "How long cancelled tasks may take to end before their worker process, which is of this job alone, is killed. Flink's default is 180 s, after which it ends the whole TaskManager.", from(time.Millisecond))
 	SlotRequestTimeout    = durationOption("slot.request.timeout", 5*time.Minute, "How long a job waits for its slots.", from(time.Millisecond))
 	TaskManagerTimeout    = durationOption("resourcemanager.taskmanager-timeout", 30*time.Second, "An idle TaskManager is given back after this time.", from(time.Millisecond))
 	RegistrationTimeout   = durationOption("resourcemanager.taskmanager-registration.timeout", 5*time.Minute, "A container whose TaskManager does not register is replaced after this time.", from(time.Millisecond))

@@ -1,6 +1,7 @@
 package minicluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.opts.RunCoordinator != nil {
 		launcher = dispatcher.InProcess{Run: c.opts.RunCoordinator}
 	}
-	c.Dispatcher = dispatcher.New(dispatcher.Options{Config: c.conf, Resources: c.Resources, Store: store, FS: c.opts.FS, Launcher: launcher, Epoch: epoch, CancelTimeout: c.opts.CancelTimeout, Logger: c.opts.Logger})
+	c.Dispatcher = dispatcher.New(dispatcher.Options{Config: c.conf, Resources: c.Resources, Store: store, FS: c.opts.FS, Launcher: launcher, Epoch: epoch,
+		CancelTimeout: cmp.Or(c.opts.CancelTimeout, config.CancellationTimeout.Value(c.conf)), Logger: c.opts.Logger})
 	if c.opts.RESTAddress != "" {
 		if err := c.startREST(ctx); err != nil {
 			return err

@@ -31,7 +31,7 @@ type Options struct {
 	Dir    string
 	Logger zerolog.Logger
 	JobID  graph.JobID // zero: a new one is made
-	// CancelTimeout is how long tasks may take to end before their worker is killed; 30 s by default.
+	// CancelTimeout is how long tasks may take to end before their worker is killed; task.cancellation.timeout by default.
 	CancelTimeout time.Duration
 	// OnStarted is called once when the job was submitted, with the address of REST ("http://localhost:8081").
 	OnStarted func(c *Cluster, restURL string)

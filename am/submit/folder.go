@@ -75,7 +75,7 @@ func known(ctx context.Context, files *fs.Registry, key, uri string) error {
 	case err == nil:
 		return f.Close()
 	case errors.Is(err, fs.ErrScheme):
-		return refuse(key, err, "%s = %s: %v", key, uri, fs.ErrScheme)
+		return refuse(key, err, "%s = %s: %v; give an hdfs:// URI", key, uri, fs.ErrScheme)
 	}
 	return nil // what else is wrong shows when it is used
 }

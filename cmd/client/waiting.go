@@ -88,8 +88,8 @@ func (c *cli) cancelWaiting(ctx context.Context) (done bool, err error) {
 		return true, c.emit(map[string]any{"event": "cancelled", "applicationId": app.ID.String(), "state": "CANCELED", "was": app.State, "diagnostics": reason(app), "killed": true})
 	}
 	why := ""
-	if r := reason(app); r != "" {
-		why = fmt.Sprintf(" (%s)", strings.TrimSuffix(r, "."))
+	if r, _, _ := strings.Cut(reason(app), "Details"); r != "" { // the rest is numbers
+		why = fmt.Sprintf(" (%s)", strings.TrimRight(r, ". "))
 	}
 	c.printf("%s waited in %s%s: it had no master to cancel its job, and was killed through YARN.\n", app.ID, app.State, why)
 	return true, nil

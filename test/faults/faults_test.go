@@ -91,7 +91,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("check %d (%s) was not done", c.Number, c.Name)
 		}
 	}
-	if *records <= 20_000 { // the evidence of this very run would have shown each known kind of fault
+	if *records <= 20_000 && len(rep.Recoveries) > 0 { // the evidence of this very run would have shown each known kind of fault
 		for _, m := range eos.Mutants() {
 			if bad := m.Apply(rep.History, rand.New(rand.NewPCG(*seed, 3))); bad == nil {
 				t.Errorf("%s: the history has no evidence to spoil", m.Name)

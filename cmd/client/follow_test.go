@@ -347,7 +347,8 @@ func TestTheLineCountsAtTheEdges(t *testing.T) {
 	}
 	o := seen(5, 0)
 	o.sinks = false // no sink has reported
-	if got := new(meter).line(o, start); got != "RUNNING  2/2 tasks  in 5" {
+	o.job.Restarts = 1234
+	if got := new(meter).line(o, start); got != "RUNNING  2/2 tasks  in 5  1,234 restarts" {
 		t.Error(got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // meter makes the line that says how a job goes: its tasks, the records that its sources read and that its sinks were given to write since
-// the last start, each with its rate, and the checkpoints.
+// the last start, each with its rate, the restarts and the checkpoints.
 type meter struct {
 	shown []sample // newest last
 }
@@ -63,6 +63,12 @@ func (m *meter) line(o observation, now time.Time) string {
 	text := fmt.Sprintf("%s  %d/%d tasks  in %s%s", j.State, running, total, count(s.in), m.rate(s, func(s sample) int64 { return s.in }))
 	if o.sinks {
 		text += fmt.Sprintf("  out %s%s", count(s.out), m.rate(s, func(s sample) int64 { return s.out }))
+	}
+	switch {
+	case j.Restarts == 1:
+		text += "  1 restart"
+	case j.Restarts > 1:
+		text += fmt.Sprintf("  %s restarts", count(int64(j.Restarts)))
 	}
 	m.shown = append(m.shown, s)
 	if o.points == nil || o.points.Counts.Total == 0 {

@@ -219,6 +219,7 @@ func (d *Dispatcher) DisposeSavepoint(ctx context.Context, uri string) error {
 	if err != nil {
 		return fmt.Errorf("dispatcher: dispose %s: %w", uri, err)
 	}
+	defer func() { _ = f.Close() }() // what was to be done was done, or is the error
 	if path.Base(p) == storage.MetadataName {
 		p = path.Dir(p)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
@@ -26,6 +27,7 @@ var errNoDirectory = errors.New("jobmaster: checkpoint: the job has no checkpoin
 type checkpoints struct {
 	j       *JobMaster
 	core    *coordinator.Coordinator
+	fs      fs.FileSystem // of the storage, closed with it
 	storage *storage.Storage
 	runner  *coordinator.Runner
 	timer   *time.Timer
@@ -42,10 +44,18 @@ func (c *checkpoints) close() {
 		c.j.log.Warn().Err(err).Msg("checkpoint data of the ended job could not be removed in time")
 	}
 	c.runner.Close()
+	c.closeStorage()
+}
+
+// closeStorage gives the file systems back.
+func (c *checkpoints) closeStorage() {
+	if err := errors.Join(c.storage.Close(), c.fs.Close()); err != nil {
+		c.j.log.Debug().Err(err).Msg("close the checkpoint storage")
+	}
 }
 
 // newCheckpoints runs beside the loop. A job without any directory gets nil: no checkpoints and no savepoints.
-func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *coordinator.Completed) (*checkpoints, error) {
+func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *coordinator.Completed) (c *checkpoints, err error) {
 	conf := j.opts.Config
 	dir := config.CheckpointDir.Value(conf)
 	if dir == "" && config.CheckpointInterval.Value(conf) > 0 {
@@ -63,7 +73,13 @@ func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *
 	if err != nil {
 		return nil, fmt.Errorf("jobmaster: open execution.checkpointing.dir: %w", err)
 	}
-	c := &checkpoints{j: j, storage: storage.New(f, path, j.opts.JobID, storage.WithRegistry(j.opts.FS))}
+	c = &checkpoints{j: j, fs: f, storage: storage.New(f, path, j.opts.JobID, storage.WithRegistry(j.opts.FS))}
+	opened := c
+	defer func() {
+		if err != nil {
+			opened.closeStorage()
+		}
+	}()
 	if config.CheckpointInterval.Value(conf) > 0 {
 		if err := c.storage.CheckWritable(ctx); err != nil {
 			return nil, err

@@ -23,6 +23,8 @@ type coordState struct {
 	stop     func() string
 	hello    bool
 	started  *preparation // StartCoordinators was sent for it
+	// stopTimeout ends the wait for the process to be ready.
+	stopTimeout func()
 }
 
 // startCoordinators (re)starts the enumerators for the present preparation, and the process if there is none.
@@ -63,7 +65,8 @@ func (j *JobMaster) launchCoordinator() {
 	j.coord.launch++
 	n := j.coord.launch
 	j.coord.starting = true
-	j.after(j.opts.ReadyTimeout, func() {
+	j.coord.stopTimeout()
+	j.coord.stopTimeout = j.after(j.opts.ReadyTimeout, func() {
 		if j.coord.launch == n && j.prep != nil && !j.prep.coord {
 			j.fail(scheduler.Failure{Kind: "coordinator", Message: fmt.Sprintf("the coordinator process was not ready within %s", j.opts.ReadyTimeout)})
 		}
@@ -146,6 +149,7 @@ func (j *JobMaster) fromCoordinator(n int, up *pb.CoordinatorUp) {
 		j.startCoordinators()
 	case *pb.CoordinatorUp_Ready:
 		if j.prep != nil && j.coord.started == j.prep {
+			j.coord.stopTimeout()
 			j.prep.coord = true
 			j.checkPrepared()
 		}

@@ -102,12 +102,10 @@ func (j *JobMaster) details() *Details {
 	if j.sched != nil {
 		d.State, d.Restarts, d.Attempt = j.sched.State(), j.sched.Restarts(), j.sched.Attempt()
 		maps.Copy(d.Since, j.sched.Since())
-		live := map[string]bool{}
 		for _, v := range j.sched.Vertices() {
 			vd := VertexDetails{Vertex: v.Spec}
 			for _, x := range v.Tasks {
 				id := x.ID.String()
-				live[id] = true
 				t := TaskDetails{ID: x.ID, State: x.State, EndOfData: x.EndOfData, TaskManager: x.Slot.TaskManager, Slot: x.Slot.Index,
 					Since: maps.Clone(x.Since), Failure: x.Failure}
 				if s := j.metrics.last[id]; s != nil {
@@ -117,7 +115,6 @@ func (j *JobMaster) details() *Details {
 			}
 			d.Vertices = append(d.Vertices, vd)
 		}
-		j.metrics.retain(live)
 	}
 	if j.result != nil {
 		d.End, d.State = j.result.End, j.result.State

@@ -30,15 +30,16 @@ type JobMaster struct {
 	start time.Time
 
 	// The rest belongs to the loop.
-	ctx       context.Context // life of the loop; ends what runs beside it
-	wg        sync.WaitGroup  // what runs beside the loop
-	timers    map[*time.Timer]struct{}
-	graph     *graph.JobGraph // with max parallelisms set
-	graphJSON []byte          // the submitted one, for job processes
-	sched     *scheduler.Scheduler
-	ckpt      *checkpoints              // nil when the job can take none
-	ops       map[string]graph.VertexID // vertex of each operator
-	vertex    map[graph.VertexID]*graph.Vertex
+	ctx           context.Context // life of the loop; ends what runs beside it
+	wg            sync.WaitGroup  // what runs beside the loop
+	timers        map[*time.Timer]struct{}
+	attemptTimers []func()        // stop what inAttempt started
+	graph         *graph.JobGraph // with max parallelisms set
+	graphJSON     []byte          // the submitted one, for job processes
+	sched         *scheduler.Scheduler
+	ckpt          *checkpoints              // nil when the job can take none
+	ops           map[string]graph.VertexID // vertex of each operator
+	vertex        map[graph.VertexID]*graph.Vertex
 
 	workers map[string]*workerState // by TaskManager
 	slots   []resourcemanager.Slot
@@ -78,7 +79,7 @@ func New(opts Options) (*JobMaster, error) {
 	setDefault(&opts.ReadyTimeout, 2*time.Minute)
 	j := &JobMaster{opts: opts, id: opts.JobID.String(), q: newQueue(), start: time.Now(), timers: map[*time.Timer]struct{}{},
 		graph: opts.Graph, ops: map[string]graph.VertexID{}, vertex: map[graph.VertexID]*graph.Vertex{}, workers: map[string]*workerState{},
-		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics()}
+		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), coord: coordState{stopTimeout: func() {}}}
 	j.log = opts.Logger.With().Str("component", "jobmaster").Str("job_id", j.id).Int64("epoch", opts.Epoch).Logger()
 	return j, nil
 }
@@ -148,19 +149,43 @@ func (j *JobMaster) beside(fn func(ctx context.Context)) {
 	j.wg.Go(func() { fn(j.ctx) })
 }
 
-// after posts fn after d.
-func (j *JobMaster) after(d time.Duration, fn func()) {
+// after posts fn after d, unless stop is called first. Both belong to the loop.
+func (j *JobMaster) after(d time.Duration, fn func()) (stop func()) {
 	var t *time.Timer
 	ready := make(chan struct{})
 	t = time.AfterFunc(d, func() {
 		<-ready
 		j.q.Post(func() {
+			if _, ok := j.timers[t]; !ok {
+				return // stopped when it was on its way
+			}
 			delete(j.timers, t)
 			fn()
 		})
 	})
 	j.timers[t] = struct{}{}
 	close(ready)
+	return func() {
+		t.Stop()
+		delete(j.timers, t)
+	}
+}
+
+// inAttempt is after for what concerns the tasks' present attempt only: the next one stops it.
+func (j *JobMaster) inAttempt(d time.Duration, fn func()) (stop func()) {
+	stop = j.after(d, fn)
+	j.attemptTimers = append(j.attemptTimers, stop)
+	return stop
+}
+
+// newAttempt forgets what concerned the attempt before.
+func (j *JobMaster) newAttempt() {
+	for _, stop := range j.attemptTimers {
+		stop()
+	}
+	j.attemptTimers = nil
+	j.metrics.reset()
+	j.ending = false
 }
 
 // step feeds the scheduler and carries out its effects.
@@ -188,7 +213,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 			j.opts.Resources.Declare(j.id, e.N)
 		}
 	case scheduler.Prepare:
-		j.ending = false
+		j.newAttempt()
 		j.prepare(e)
 	case scheduler.Deploy:
 		j.deploy(e)
@@ -204,7 +229,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 		}
 	case scheduler.CancelTasks:
 		j.sendToTasks(e.IDs, cancelMessage)
-		j.after(j.opts.CancelTimeout, func() { j.step(scheduler.CancelStuck{Attempt: e.Attempt}) })
+		j.inAttempt(j.opts.CancelTimeout, func() { j.step(scheduler.CancelStuck{Attempt: e.Attempt}) })
 	case scheduler.FinishTasks:
 		j.sendToTasks(e.IDs, finishMessage)
 	case scheduler.KillWorkers:
@@ -213,7 +238,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 			j.stopWorker(tm, 0)
 		}
 	case scheduler.TriggerFinal:
-		j.after(e.After, func() {
+		j.inAttempt(e.After, func() {
 			if j.ckpt == nil {
 				j.step(scheduler.FinalDone{OK: true})
 				return

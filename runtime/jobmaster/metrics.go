@@ -1,12 +1,11 @@
 package jobmaster
 
 import (
-	"maps"
-
+	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
 
-// taskMetrics keeps the last two reports of each running task.
+// taskMetrics keeps the last two reports of each task of the present attempt.
 type taskMetrics struct {
 	last map[string]*sample // by execution id
 }
@@ -25,8 +24,12 @@ type Rates struct {
 
 func newTaskMetrics() *taskMetrics { return &taskMetrics{last: map[string]*sample{}} }
 
-func (m *taskMetrics) update(w *pb.WorkerMetrics) {
+// update takes a report. Tasks that are not current, such as those of an earlier attempt, are left out.
+func (m *taskMetrics) update(w *pb.WorkerMetrics, current func(graph.ExecutionID) bool) {
 	for _, t := range w.GetTasks() {
+		if id, err := graph.ParseExecutionID(t.GetExecutionId()); err != nil || !current(id) {
+			continue
+		}
 		s := m.last[t.GetExecutionId()]
 		if s == nil {
 			s = &sample{}
@@ -44,7 +47,5 @@ func (m *taskMetrics) update(w *pb.WorkerMetrics) {
 	}
 }
 
-// retain forgets the tasks that are not in live.
-func (m *taskMetrics) retain(live map[string]bool) {
-	maps.DeleteFunc(m.last, func(id string, _ *sample) bool { return !live[id] })
-}
+// reset forgets all tasks; those of the next attempt have other ids.
+func (m *taskMetrics) reset() { clear(m.last) }

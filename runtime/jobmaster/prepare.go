@@ -24,15 +24,20 @@ type preparation struct {
 	restored bool // the state to restore is chosen and assigned
 	coord    bool // the coordinator process has started its enumerators
 	told     bool // Prepared was sent
-	assigned savepoint.Assignment
-	id       int64 // of the restored checkpoint, 0 for none
-	states   map[graph.OperatorID][]byte
+	// stopTimeout ends the wait for slots.
+	stopTimeout func()
+	assigned    savepoint.Assignment
+	id          int64 // of the restored checkpoint, 0 for none
+	states      map[graph.OperatorID][]byte
 }
 
 // prepareStart runs beside the loop: it reads what the job starts from and checks it against the graph, before anything is scheduled.
 func (j *JobMaster) prepareStart(ctx context.Context) {
 	s, f := j.load(ctx)
 	if ctx.Err() != nil {
+		if s.ckpt != nil {
+			s.ckpt.closeStorage()
+		}
 		return
 	}
 	j.q.Post(func() {
@@ -157,7 +162,7 @@ func (j *JobMaster) prepare(e scheduler.Prepare) {
 	p := &preparation{attempt: e.Attempt}
 	j.prep = p
 	timeout := config.SlotRequestTimeout.Value(j.opts.Config)
-	j.after(timeout, func() {
+	p.stopTimeout = j.inAttempt(timeout, func() {
 		if j.prep == p && !p.told && len(j.slots) < j.needed {
 			problem := j.opts.Resources.CurrentProblem()
 			if problem == "" {
@@ -213,6 +218,7 @@ func (j *JobMaster) checkPrepared() {
 		return
 	}
 	p.told = true
+	p.stopTimeout()
 	slots := make([]scheduler.Slot, len(j.slots))
 	for i, s := range j.slots {
 		slots[i] = scheduler.Slot{TaskManager: s.TaskManager, Index: s.Index}

@@ -136,7 +136,7 @@ func (j *JobMaster) fromWorker(tm string, up *pb.WorkerUp) {
 			j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_OperatorEvent{OperatorEvent: m.OperatorEvent}})
 		}
 	case *pb.WorkerUp_Metrics:
-		j.metrics.update(m.Metrics)
+		j.metrics.update(m.Metrics, func(id graph.ExecutionID) bool { return j.sched != nil && j.sched.Execution(id) != nil })
 	}
 }
 

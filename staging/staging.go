@@ -75,7 +75,9 @@ func (e *Error) Unwrap() error { return e.Err }
 func Open(ctx context.Context, f fs.FileSystem, root, user string) (*Store, error) {
 	s := &Store{fs: f, root: path.Clean(root), user: user, now: time.Now().UTC()}
 	if err := s.open(ctx); err != nil {
-		_ = s.Undo(ctx) // the first error is the one to tell
+		if !errors.Is(err, fs.ErrUnavailable) { // nothing can be removed then, and the wait was long enough
+			_ = s.Undo(ctx) // the first error is the one to tell
+		}
 		return nil, err
 	}
 	return s, nil
@@ -187,6 +189,9 @@ func (s *Store) Undo(ctx context.Context) error {
 	var errs []error
 	for _, m := range slices.Backward(list) {
 		err := s.fs.Remove(ctx, m.path, m.tree)
+		if errors.Is(err, iofs.ErrPermission) {
+			continue // who may not remove it could not make it
+		}
 		if err != nil && (m.tree || !errors.Is(err, syscall.ENOTEMPTY)) {
 			errs = append(errs, fmt.Errorf("staging: remove %s%s: %w", s.fs.URI(), m.path, err))
 		}

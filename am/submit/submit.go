@@ -94,7 +94,7 @@ func Submit(ctx context.Context, r Request) (res *Result, err error) {
 	defer func() {
 		if err != nil {
 			if uerr := s.undo(ctx); uerr != nil {
-				err = fmt.Errorf("%w; and what was begun could not be taken back: %w", err, uerr)
+				err = fmt.Errorf("%w; and what was begun could not be taken back: %s", err, strings.ReplaceAll(uerr.Error(), "\n", "; "))
 			}
 		}
 	}()

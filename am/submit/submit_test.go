@@ -44,6 +44,8 @@ type rig struct {
 	yarn *client.Client
 	fs   fs.FileSystem
 	req  submit.Request
+	// before is what was there before the submission.
+	before []string
 }
 
 // readonly refuses to write below a folder.
@@ -65,6 +67,14 @@ func (r readonly) Create(ctx context.Context, p string, overwrite bool) (fs.Writ
 		return nil, r.err
 	}
 	return r.FileSystem.Create(ctx, p, overwrite)
+}
+
+// Remove looks at permissions first, as HDFS does, also when there is nothing.
+func (r readonly) Remove(ctx context.Context, p string, recursive bool) error {
+	if fs.Within(r.below, p) {
+		return r.err
+	}
+	return r.FileSystem.Remove(ctx, p, recursive)
 }
 
 func newRig(t *testing.T, opts ...yarnfake.Option) *rig {
@@ -200,6 +210,11 @@ func TestFaults(t *testing.T) {
 		"staging": {change: func(r *rig) { r.fs = readonly{r.fs, "/user", iofs.ErrPermission} }, want: []string{"user ann may not write", "mem://nn/user/ann/.thalweg", "yarn.staging-directory"}},
 		"checkpoints": {conf: config.Configuration{"execution.checkpointing.dir": "mem://nn/ckp"}, change: func(r *rig) { r.fs = readonly{r.fs, "/ckp", iofs.ErrPermission} },
 			want: []string{"checkpoint folder mem://nn/ckp", "user ann", "execution.checkpointing.dir"}},
+		"others' staging": {change: func(r *rig) {
+			_ = r.fs.Mkdir(r.t.Context(), "/user/ann/.thalweg/lib/"+time.Now().UTC().Format("2006-01"), 0o755)
+			r.before = r.files()
+			r.fs = readonly{r.fs, "/user", iofs.ErrPermission}
+		}, want: []string{"user ann may not write", "yarn.staging-directory"}},
 		"NameNode": {change: func(r *rig) { r.fs = readonly{r.fs, "/user", fs.ErrUnavailable} }, want: []string{"does not answer", "fs.defaultFS", "NameNode"}},
 		"refused": {change: func(r *rig) {
 			r.fake.Refuse("submitApplication", &ipc.RemoteError{Class: string(yarn.ErrYarn), Message: "Maximum applications exceeded"})
@@ -230,7 +245,10 @@ func TestFaults(t *testing.T) {
 			if len(c.want) > 0 && strings.Contains(c.want[0], "execution.") && (!errors.As(err, &key) || !strings.Contains(c.want[0], key.Key)) {
 				t.Errorf("%T %v: want a *ConfigError that names %s", err, err, c.want[0])
 			}
-			if left := r.files(); len(left) > 0 {
+			if strings.Contains(err.Error(), "taken back") {
+				t.Errorf("nothing was begun: %q", err)
+			}
+			if left := r.files(); !slices.Equal(left, r.before) {
 				t.Errorf("left behind: %v", left)
 			}
 			for _, id := range r.fake.Applications() {

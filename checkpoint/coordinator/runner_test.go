@@ -20,6 +20,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/fault"
+	"github.com/thalweg/thalweg/fs/hdfs"
 	"github.com/thalweg/thalweg/fs/local"
 	"github.com/thalweg/thalweg/fs/mem"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -110,13 +111,22 @@ func TestRunnerDoesNotRepeatWhatCannotHeal(t *testing.T) {
 	r, _, _, _, _, events := newRunner(t)
 	reg := &fs.Registry{}
 	local.Register(reg)
+	hdfs.Register(reg, hdfs.Config{User: "alice", RetryTimeout: time.Hour, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "no-such-host.invalid", IsNotFound: true}}
+	}})
 	r.storage = storage.New(mem.New("nn"), "/ckp", graph.JobID{}, storage.WithRegistry(reg))
+	t.Cleanup(func() {
+		if err := r.storage.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]error{"ftp://host/savepoint-1": fs.ErrScheme, "../../savepoint-1": iofs.ErrInvalid,
 		"file://" + file + "/savepoint-1": syscall.ENOTDIR, "file://elsewhere/savepoint-1": iofs.ErrInvalid, "file://a b/savepoint-1": nil, "hdfs://nn:port/s": nil,
+		"hdfs://no-such-host.invalid/savepoint-1":              fs.ErrUnavailable,
 		"file:///" + strings.Repeat("x", 300) + "/savepoint-1": syscall.ENAMETOOLONG} {
 		r.Do(WriteMetadata{ID: 1, Dir: dir, Deadline: time.Now().Add(time.Hour)})
 		select {

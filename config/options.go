@@ -68,7 +68,7 @@ var (
 // YARN.
 var (
 	YarnID                 = stringOption("yarn.application.id", "", "The running application to talk to.")
-	YarnName               = stringOption("yarn.application.name", "", "The application's name; the job's name when empty.")
+	YarnName               = stringOption("yarn.application.name", "", "The application's name; pipeline.name when empty, else the name of the artifact's file.")
 	YarnQueue              = stringOption("yarn.application.queue", "", "Queue; the cluster's default when empty.")
 	YarnType               = stringOption("yarn.application.type", "Thalweg", "Type shown by YARN.")
 	YarnPriority           = intOption("yarn.application.priority", -1, "Priority; negative leaves the cluster's default.", between(-maxInt-1, maxInt))

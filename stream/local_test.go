@@ -89,3 +89,36 @@ func TestTakenRESTPortIsNamed(t *testing.T) {
 	}
 	nothingLeft(t, tmp)
 }
+
+// lateTimers registers a timer of each kind, far ahead.
+type lateTimers struct{}
+
+func (lateTimers) Open(*RuntimeContext[int64]) error { return nil }
+
+func (lateTimers) ProcessElement(ctx *KeyedContext[int64], _ int64, _ *Collector[string]) error {
+	far := time.Now().Add(time.Hour)
+	if err := ctx.RegisterProcessingTimeTimer(far); err != nil {
+		return err
+	}
+	return ctx.RegisterEventTimeTimer(far)
+}
+
+func (lateTimers) Close() error { return nil }
+
+func (lateTimers) OnTimer(_ *KeyedContext[int64], timer Timer, out *Collector[string]) error {
+	out.Collect(fmt.Sprint(timer.EventTime))
+	return nil
+}
+
+// At the end of the input all event-time timers are called; the others are dropped when they are not due.
+func TestTimersAtTheEndOfTheInput(t *testing.T) {
+	out := &collect[string]{}
+	err := runJob(t, nil, func(env *Environment) error {
+		env.FromCollection[int64](1, 2).UID("in").KeyBy(func(n int64) int64 { return n }).
+			Process(func() KeyedProcessFunction[int64, int64, string] { return lateTimers{} }).UID("timers").SinkTo(out).UID("out")
+		return nil
+	})
+	if got := sorted(out); err != nil || len(got) != 2 || got[0] != got[1] || got[0] != "true" {
+		t.Errorf("%v %v", got, err)
+	}
+}

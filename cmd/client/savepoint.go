@@ -152,7 +152,7 @@ func (c *cli) checkpointCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use: "checkpoint [job]", Short: "take a checkpoint of a running job now", Long: "Take a checkpoint of a job that runs, beside those of execution.checkpointing.interval, and print its number when it is complete." + whichJob,
-		Example: "  thalweg checkpoint -Dyarn.application.name=orders\n  thalweg checkpoint -m localhost:8081 --full", Args: positional(cobra.MaximumNArgs(1)),
+		Example: "  thalweg checkpoint -Dyarn.application.name=orders\n  thalweg checkpoint -m localhost:8081", Args: positional(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				id, err := t.REST.TriggerCheckpoint(ctx, t.Job.ID, full)
@@ -169,6 +169,6 @@ func (c *cli) checkpointCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&full, "full", false, "a full checkpoint, whatever is configured")
+	cmd.Flags().BoolVar(&full, "full", false, "as Flink's; has no effect yet: the pebble backend shares files with earlier checkpoints all the same")
 	return cmd
 }

@@ -25,7 +25,11 @@ func (c *Coordinator) finalize(p *pending) {
 	}
 	p.shared, p.exclusive = sharedFiles, exclusive
 	p.phase = writing
-	c.emit(WriteMetadata{ID: p.id, Dir: p.dir, Checkpoint: p.content, Deadline: p.trigger.Add(c.cfg.Timeout)})
+	deadline := p.trigger.Add(c.cfg.Timeout)
+	if bound := c.now.Add(savepointPatience); p.savepoint() && bound.Before(deadline) {
+		deadline = bound
+	}
+	c.emit(WriteMetadata{ID: p.id, Dir: p.dir, Checkpoint: p.content, Deadline: deadline})
 }
 
 // assemble puts the tasks' reports together by operator.

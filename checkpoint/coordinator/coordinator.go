@@ -44,6 +44,9 @@ const (
 	maxQueued = 1000 // Source: Flink CheckpointRequestDecider.DEFAULT_MAX_QUEUED_REQUESTS
 	// sweepDelay is how long after an abort leftovers are looked for: tasks that were writing have noticed by then.
 	sweepDelay = 20 * time.Second
+	// savepointPatience is how long the metadata of a savepoint is tried to be written: while its folder, which may be anywhere, cannot be
+	// reached, no checkpoint is taken. A name node fails over in less.
+	savepointPatience = time.Minute
 	// reserveBatch is how many numbers one ReserveIDs takes, so that a row of failures does not reserve each time.
 	reserveBatch = 8
 )

@@ -97,6 +97,7 @@ const (
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
 	removalTries = 6
+	leastTry     = 10 * time.Second // what one try gets, however late it begins
 )
 
 // pause waits for the n-th backoff (0, 1, ...); false when the runner ends or until is reached first.
@@ -120,7 +121,9 @@ func (r *Runner) pause(n int, until time.Time) bool {
 
 func (r *Runner) writeMetadata(e WriteMetadata) {
 	for n := 0; ; n++ {
-		uri, size, err := r.storage.WriteMetadata(r.ctx, e.Dir, e.Checkpoint)
+		ctx, cancel := context.WithTimeout(r.ctx, max(time.Until(e.Deadline), leastTry))
+		uri, size, err := r.storage.WriteMetadata(ctx, e.Dir, e.Checkpoint)
+		cancel()
 		if r.ctx.Err() != nil {
 			return
 		}

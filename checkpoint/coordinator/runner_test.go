@@ -236,3 +236,33 @@ func TestRunnerRemovesInOrder(t *testing.T) {
 		t.Fatal("a notice is not file work")
 	}
 }
+
+// While a savepoint's folder cannot be reached no checkpoint is taken, so it is not tried for as long as a checkpoint's own.
+func TestSavepointsAreNotTriedForLong(t *testing.T) {
+	for kind, want := range map[Kind]time.Duration{Manual: 10 * time.Minute, Savepoint: savepointPatience, StopWithSavepoint: savepointPatience} {
+		c, err := New(Config{Graph: testGraph(false), Dir: testDir, Timeout: 10 * time.Minute, ReservedID: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(0, 0)
+		c.Step(now, TasksRunning{Tasks: testTasks(0)})
+		c.Step(now, Trigger{Kind: kind, RequestID: "r", Dir: "hdfs://other/savepoint-1"})
+		var last []Effect
+		for _, task := range testTasks(0) {
+			last = c.Step(now, Ack{ID: 1, Execution: task.Execution})
+		}
+		w, ok := last[0].(WriteMetadata)
+		if !ok || w.Deadline.Sub(now) != want {
+			t.Errorf("%v: %+v, want a deadline after %v", kind, last, want)
+		}
+		now = now.Add(want)
+		last = c.Step(now, MetadataWritten{ID: 1, Err: errors.New("connection refused")})
+		if c.PendingID() != 0 || len(last) == 0 {
+			t.Errorf("%v: it goes on: %+v", kind, last)
+		}
+		c.Step(now, Trigger{Kind: Manual})
+		if kind == Savepoint && c.PendingID() != 2 {
+			t.Errorf("%v: no checkpoint is taken after it", kind)
+		}
+	}
+}

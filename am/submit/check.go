@@ -75,7 +75,7 @@ func (s *submission) checkYARN(ctx context.Context) error {
 		return &SizeError{"application master", master, largest, config.JobManagerMemory.Key + " or " + config.YarnMasterCores.Key}
 	}
 	if !worker.Fits(largest) {
-		return &SizeError{"TaskManager", worker, largest, config.TaskManagerMemory.Key + " or " + config.YarnContainerCores.Key}
+		return &SizeError{"TaskManager", worker, largest, config.TaskManagerMemory.Key + " or " + memory.CoresKey(s.Config)}
 	}
 	name := s.queue()
 	q, err := s.YARN.Queue(ctx, name)

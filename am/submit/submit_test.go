@@ -193,7 +193,7 @@ func TestFaults(t *testing.T) {
 		"queue":            {conf: config.Configuration{"yarn.application.queue": "nowhere"}, want: []string{`"nowhere" does not exist`, "yarn.application.queue"}},
 		"master size":      {conf: config.Configuration{"jobmanager.memory.process.size": "64gb"}, want: []string{"application master", "65536 MiB", "8192 MiB", "jobmanager.memory.process.size"}},
 		"worker size":      {conf: config.Configuration{"taskmanager.memory.process.size": "64gb"}, want: []string{"TaskManager", "taskmanager.memory.process.size"}},
-		"worker cores":     {conf: config.Configuration{"taskmanager.numberOfTaskSlots": "99"}, want: []string{"99 vcores", "yarn.containers.vcores"}},
+		"worker cores":     {conf: config.Configuration{"taskmanager.numberOfTaskSlots": "99"}, want: []string{"99 vcores", "taskmanager.numberOfTaskSlots"}},
 		"too small":        {conf: config.Configuration{"taskmanager.memory.process.size": "128mb", "state.backend.type": "pebble", "taskmanager.memory.managed.fraction": "0.9"}, want: []string{"taskmanager.memory.process.size"}},
 		"staging URI":      {conf: config.Configuration{"yarn.staging-directory": "mem://nn"}, want: []string{"yarn.staging-directory", "no folder"}},
 		"staging scheme":   {conf: config.Configuration{"yarn.staging-directory": "ftp://x/y"}, want: []string{"ftp"}},

@@ -164,7 +164,7 @@ func (c *cli) connect(cfg config.Configuration) (*cluster, error) {
 
 // giveUp says when a wait ends.
 func giveUp(cfg config.Configuration) string {
-	return fmt.Sprintf("%s is %s", config.ClientConnectTimeout.Key, config.ClientConnectTimeout.Value(cfg))
+	return fmt.Sprintf("for %s at most: %s", config.ClientConnectTimeout.Value(cfg), config.ClientConnectTimeout.Key)
 }
 
 func (k *cluster) close() {

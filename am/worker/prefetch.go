@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rs/zerolog"
+
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/runtime/ha"
 )
 
 // prefetch copies the application's program to this node while the TaskManager registers, so that the start of its first worker does not
@@ -17,14 +20,15 @@ type prefetch struct {
 	files  *fs.Registry
 	file   container.File
 	path   string
+	log    zerolog.Logger
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // after done
 }
 
-func startPrefetch(ctx context.Context, files *fs.Registry, f container.File, dir string) *prefetch {
+func startPrefetch(ctx context.Context, files *fs.Registry, f container.File, dir string, log zerolog.Logger) *prefetch {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &prefetch{files: files, file: f, path: filepath.Join(dir, "program"), cancel: cancel, done: make(chan struct{})}
+	p := &prefetch{files: files, file: f, log: log, path: filepath.Join(dir, "program"), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		p.err = p.copy(ctx)
@@ -52,12 +56,21 @@ func (p *prefetch) copy(ctx context.Context) (err error) {
 	return err
 }
 
-func (p *prefetch) remote(ctx context.Context, uri string) (io.ReadCloser, error) {
+// remote opens a staged file. It waits while the file system is unavailable: a worker that could not be started for that would be a
+// failure of the job, which has done nothing wrong.
+func (p *prefetch) remote(ctx context.Context, uri string) (in io.ReadCloser, err error) {
 	f, path, err := p.files.Resolve(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
-	return f.Open(ctx, path)
+	err = ha.Await(ctx, p.log, "fetch "+uri, func(ctx context.Context) error {
+		in, err = f.Open(ctx, path)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
 }
 
 // open is taskmanager.Options.OpenURI: the copy when it is the application's program and the copy was made, else the store.

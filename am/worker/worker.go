@@ -63,7 +63,7 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	for k, v := range memory.Environment(shares.Worker, shares.Cores) {
 		env = append(env, k+"="+v)
 	}
-	early := startPrefetch(ctx, files, c.App.Artifact, private)
+	early := startPrefetch(ctx, files, c.App.Artifact, private, log)
 	defer early.stop()
 	leader := &leaders{app: c.App, files: files, log: log}
 	tm, err := taskmanager.New(taskmanager.Options{

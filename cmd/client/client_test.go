@@ -378,7 +378,7 @@ func TestHelpTeaches(t *testing.T) {
 			continue
 		}
 		out, errs, code := thalweg(t, nil, name, "--help")
-		if code != 0 || errs != "" || len(cmd.Long) < 60 || cmd.Example == "" && name != "version" {
+		if code != 0 || errs != "" || !strings.HasSuffix(out, "exit codes: thalweg help\n") || len(cmd.Long) < 60 || cmd.Example == "" && name != "version" {
 			t.Errorf("%s --help: exit %d %q, %d bytes of explanation, example %q", name, code, errs, len(cmd.Long), cmd.Example)
 		}
 		if also, _, _ := thalweg(t, nil, "help", name); also != out {

@@ -62,6 +62,9 @@ func (c *cli) complete(root *cobra.Command) {
 			}
 		}
 		show(cmd, args)
+		if cmd != root {
+			c.printf("\nWhere options come from, the environment and the exit codes: thalweg help\n")
+		}
 	})
 	root.SetHelpCommand(&cobra.Command{
 		Use: "help [action]", Short: "the help of an action", Args: positional(cobra.ArbitraryArgs),

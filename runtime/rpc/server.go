@@ -63,7 +63,7 @@ type Server struct {
 func NewServer(opts Options, h Handlers) *Server {
 	s := &Server{h: h, opts: opts, links: map[interface{ Close(error) }]<-chan struct{}{}}
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(MaxMessageBytes), grpc.MaxSendMsgSize(MaxMessageBytes),
+		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(MaxMessageBytes), grpc.MaxSendMsgSize(MaxMessageBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: KeepaliveTime, Timeout: KeepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: KeepaliveTime, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(s.authorize), grpc.WaitForHandlers(true),

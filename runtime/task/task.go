@@ -129,8 +129,19 @@ func (t *Task) Finish() {
 // Run runs the task until it has finished, failed or was cancelled, and reports each state.
 func (t *Task) Run() {
 	defer close(t.done)
+	reported := false
+	defer func() {
+		if !reported { // the goroutine ends without a panic
+			t.end(fmt.Errorf("user code of operator %s ended the task's goroutine (runtime.Goexit, which testing's FailNow and the like call)", t.current()))
+		}
+	}()
 	t.env.Report.State(t.d.Execution, pb.TaskState_INITIALIZING, nil)
-	err := t.run()
+	t.end(t.run())
+	reported = true
+}
+
+// end releases what the task holds and reports its last state.
+func (t *Task) end(err error) {
 	t.cleanup(err)
 	switch {
 	case err == nil:
@@ -162,10 +173,7 @@ func (p *panicError) Error() string {
 func (t *Task) run() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			p := &panicError{value: r, stack: string(debug.Stack()), op: t.d.Vertex.Name}
-			if i := t.mark.Current; i < len(t.ctxs) && t.ctxs[i] != nil {
-				p.op = t.ctxs[i].Describe()
-			}
+			p := &panicError{value: r, stack: string(debug.Stack()), op: t.current()}
 			if t.source != nil {
 				p.pos = t.source.Position()
 			}
@@ -186,7 +194,30 @@ func (t *Task) run() (err error) {
 	}
 	t.scheduleFlush()
 	t.env.Report.State(t.d.Execution, pb.TaskState_RUNNING, nil)
-	return t.loop()
+	if err := t.loop(); err != nil {
+		return err
+	}
+	return t.closeAll()
+}
+
+// current describes the operator whose user code runs.
+func (t *Task) current() string {
+	if i := t.mark.Current; i < len(t.ctxs) && t.ctxs[i] != nil {
+		return t.ctxs[i].Describe()
+	}
+	return t.d.Vertex.Name
+}
+
+// closeAll closes the operators at a clean end, while the task's context lives: what a function's Close does may count (a last write), so
+// its error fails the task.
+func (t *Task) closeAll() error {
+	for i, o := range t.ops {
+		t.ops[i], t.mark.Current = nil, i
+		if err := o.Close(); err != nil {
+			return fmt.Errorf("close: %w", err)
+		}
+	}
+	return nil
 }
 
 // batch is how many records a source emits between looks at the mailbox.
@@ -314,12 +345,13 @@ func (t *Task) cleanup(err error) {
 	for _, p := range t.parts {
 		p.Close()
 	}
-	for _, o := range t.ops {
+	for i, o := range t.ops {
 		if o == nil {
 			continue
 		}
-		if cerr := t.closeOperator(o); cerr != nil {
-			t.log.Debug().Err(cerr).Msg("close operator")
+		t.ops[i] = nil
+		if cerr := t.closeOperator(o); cerr != nil && !errors.Is(cerr, context.Canceled) {
+			t.log.Warn().Err(cerr).Msg("operator did not close well")
 		}
 	}
 	t.snapshots.wait()

@@ -8,22 +8,17 @@ import (
 	"github.com/thalweg/thalweg/connector"
 )
 
-// Sink drops records. The counter numRecordsSend counts them; so does each of counts, which many sinks may share.
+// Sink drops records. Each of counts, which many sinks may share, counts them.
 func Sink[T any](counts ...*atomic.Int64) connector.Sink[T] { return sink[T]{counts} }
 
 type sink[T any] struct{ counts []*atomic.Int64 }
 
-func (s sink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
-	w := &writer[T]{counts: s.counts}
-	if ctx.Metrics != nil {
-		w.sent = ctx.Metrics.Counter("numRecordsSend")
-	}
-	return w, nil
+func (s sink[T]) Writer(_ connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
+	return &writer[T]{counts: s.counts}, nil
 }
 
 type writer[T any] struct {
 	n      int64
-	sent   connector.Counter
 	counts []*atomic.Int64
 }
 
@@ -41,9 +36,6 @@ func (w *writer[T]) drop(n int) error {
 }
 
 func (w *writer[T]) publish() {
-	if w.sent != nil {
-		w.sent.Add(w.n)
-	}
 	for _, c := range w.counts {
 		c.Add(w.n)
 	}

@@ -159,3 +159,37 @@ func TestBatchesEqualRecords(t *testing.T) {
 		}
 	})
 }
+
+// TestWatermarkOfTheEarliestTimes: an event time that has no room below it for the out-of-orderness holds event time at its beginning.
+func TestWatermarkOfTheEarliestTimes(t *testing.T) {
+	for _, c := range []struct{ ts, want int64 }{
+		{MinWatermark + 1, MinWatermark}, {MinWatermark + 10, MinWatermark}, {MinWatermark + 11, MinWatermark}, {MinWatermark + 12, MinWatermark + 1}, {5, -6},
+	} {
+		out := &sink[int64]{}
+		src := &scripted{batches: [][]element[int64]{{{v: 1, ts: c.ts}}}, asBatch: []bool{false}}
+		ctx := &Context{Services: &services{}, Name: "op", Parallelism: 1, MaxParallelism: 128, Config: config.Configuration{}, Logger: zerolog.Nop(), Metrics: noMetrics{}, Mark: &Marker{}}
+		op, err := Source(src, Watermarks[int64]{Enabled: true, OutOfOrder: 10}).New(ctx, Receiver[int64](out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := op.Open(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		head := op.(*sourceOp[int64])
+		if _, err := head.Poll(10); err != nil {
+			t.Fatal(err)
+		}
+		if err := head.advance(0); err != nil {
+			t.Fatal(err)
+		}
+		got := MinWatermark
+		for _, e := range out.got {
+			if e.mark {
+				got = e.ts
+			}
+		}
+		if got != c.want {
+			t.Errorf("event time %d: watermark %d, want %d", c.ts, got, c.want)
+		}
+	}
+}

@@ -255,7 +255,10 @@ func (l *commitLoop) enqueue(c committables) {
 	}
 	l.queued = c.Checkpoint
 	l.open++
-	l.work <- c // 64 checkpoints behind would block the task, which is back-pressure
+	select {
+	case l.work <- c: // 64 checkpoints behind block the task, which is back-pressure
+	case <-l.ended: // it failed, or the task ends
+	}
 }
 
 func (l *commitLoop) run(ctx context.Context) {

@@ -279,8 +279,10 @@ func (o *sourceOp[T]) advance(now int64) error {
 	least, most, live := MaxWatermark, MinWatermark, 0
 	look := func(s *splitOutput[T]) {
 		w := s.max
-		if w != MinWatermark {
+		if w > MinWatermark+o.wm.OutOfOrder {
 			w -= o.wm.OutOfOrder + 1
+		} else {
+			w = MinWatermark // nothing yet, or a time with no room below it
 		}
 		most = max(most, w)
 		if s.count > 0 {

@@ -1,0 +1,88 @@
+package stream
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/thalweg/thalweg/runtime/operator"
+)
+
+// AsyncFunction answers records by waiting for something else, many at once. newFn makes one instance per subtask; Async makes one of a
+// plain function. An AsyncFunction may also have OnTimeout (AsyncTimeout).
+type (
+	AsyncFunction[T, R any] = operator.AsyncFunction[T, R]
+	AsyncTimeout[T, R any]  = operator.AsyncTimeout[T, R]
+	AsyncRetry[R any]       = operator.AsyncRetry[R]
+)
+
+// AsyncOptions are the settings of OrderedWait and UnorderedWait.
+type AsyncOptions[R any] struct {
+	// Timeout is how long a record may wait for its results, all attempts together. It is required.
+	Timeout time.Duration
+	// Capacity is how many records may be in flight in a subtask; 0 for 100. When so many are, the operator takes no more.
+	Capacity int
+	// Retry calls the function again; see RetryFixed and RetryExponential. The zero value never does.
+	Retry AsyncRetry[R]
+}
+
+// RetryFixed calls the function up to maxAttempts times in all, delay apart, while it returns an error; set OnResult and OnError for a
+// choice.
+func RetryFixed[R any](maxAttempts int, delay time.Duration) AsyncRetry[R] {
+	return AsyncRetry[R]{MaxAttempts: maxAttempts, Delay: func(int) time.Duration { return delay }}
+}
+
+// RetryExponential is RetryFixed with delays that grow from initial by multiplier up to longest.
+func RetryExponential[R any](maxAttempts int, initial, longest time.Duration, multiplier float64) AsyncRetry[R] {
+	return AsyncRetry[R]{MaxAttempts: maxAttempts, Delay: func(attempts int) time.Duration {
+		d := float64(initial) * math.Pow(multiplier, float64(attempts-1))
+		return time.Duration(min(d, float64(longest)))
+	}}
+}
+
+// Async makes an AsyncFunction of a function that holds nothing to open or close.
+func Async[T, R any](fn func(ctx context.Context, v T) ([]R, error)) func() AsyncFunction[T, R] {
+	return func() AsyncFunction[T, R] { return asyncFunc[T, R]{fn: fn} }
+}
+
+type asyncFunc[T, R any] struct {
+	Plain
+	fn func(context.Context, T) ([]R, error)
+}
+
+func (f asyncFunc[T, R]) Invoke(ctx context.Context, v T) ([]R, error) { return f.fn(ctx, v) }
+
+// OrderedWait passes records through an asynchronous function; results keep the order of their records. Records in flight are part of
+// checkpoints and asked again after a restore. A record that is not answered in time fails the job, or goes to the function's OnTimeout.
+func (s DataStream[T]) OrderedWait[R any](newFn func() AsyncFunction[T, R], opts AsyncOptions[R]) SingleOutputStreamOperator[R] {
+	return asyncWait(s, newFn, opts, true)
+}
+
+// UnorderedWait is OrderedWait whose results leave as they come; none passes a watermark that came after its record.
+func (s DataStream[T]) UnorderedWait[R any](newFn func() AsyncFunction[T, R], opts AsyncOptions[R]) SingleOutputStreamOperator[R] {
+	return asyncWait(s, newFn, opts, false)
+}
+
+func asyncWait[T, R any](s DataStream[T], newFn func() AsyncFunction[T, R], opts AsyncOptions[R], ordered bool) SingleOutputStreamOperator[R] {
+	name := "UnorderedWait"
+	if ordered {
+		name = "OrderedWait"
+	}
+	if opts.Timeout <= 0 {
+		s.env.mistake("%s: Timeout is %v: it must be positive", name, opts.Timeout)
+	}
+	if opts.Capacity < 0 {
+		s.env.mistake("%s: Capacity is %d: it must be positive, or 0 for 100", name, opts.Capacity)
+	}
+	if opts.Capacity == 0 {
+		opts.Capacity = 100
+	}
+	r := opts.Retry
+	if r.MaxAttempts < 0 || r.MaxAttempts > 1 && r.Delay == nil {
+		s.env.mistake("%s: Retry needs MaxAttempts (%d) of at least 1 and a Delay", name, r.MaxAttempts)
+	}
+	out := next[T, R](s, "async", "Async "+name, operator.AsyncWait(newFn, operator.AsyncOptions[R]{
+		Ordered: ordered, Timeout: opts.Timeout, Capacity: opts.Capacity, Retry: r}))
+	out.node.Stateful = true
+	return out
+}

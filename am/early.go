@@ -32,7 +32,7 @@ func (m *master) acquire(ctx context.Context) (err error) {
 		stop()
 	}
 	if err != nil {
-		return fmt.Errorf("am: take an epoch in %s: %w", m.app.HA, err)
+		return fmt.Errorf("am: take an epoch in %s: %w", m.app.HA, shared(err))
 	}
 	m.store = ha.Patient(m.store, m.log)
 	return nil

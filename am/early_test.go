@@ -3,6 +3,7 @@ package am
 import (
 	"context"
 	"errors"
+	iofs "io/fs"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,6 +59,35 @@ func TestAttemptWaitsForItsData(t *testing.T) {
 	r.settled(2)
 	if s := r.fake.Stats(r.id); s.Registers != 1 {
 		t.Errorf("registered %d times", s.Registers)
+	}
+}
+
+// What no attempt can do better ends the application before there is a Manager, also when the attempt has registered already.
+func TestAttemptThatCannotLeadRefuses(t *testing.T) {
+	for name, before := range map[string][]fault.Rule{
+		"at once":         nil,
+		"after an outage": {fault.When(fault.First(1, fault.Any("")), fault.Fail(fs.ErrUnavailable))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, rm, _ := newApplication(t)
+			m, f := waiting(t, rm)
+			m.files, m.fail = &fs.Registry{}, func(err error) { t.Error(err) }
+			f.Set(append(before, fault.When(fault.Any(""), fault.Fail(iofs.ErrPermission)))...)
+			err := m.acquire(t.Context())
+			if err == nil || !final(err) {
+				t.Fatalf("%v, want a final error", err)
+			}
+			if err := m.refuse(t.Context(), err); err != nil {
+				t.Fatal(err)
+			}
+			rep, err := r.rm.Report(t.Context(), r.id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rep.GetFinalApplicationStatus() != yarnpb.FinalApplicationStatusProto_APP_FAILED || !strings.Contains(rep.GetDiagnostics(), "take an epoch in hdfs://nn/ha") {
+				t.Errorf("%s %q", rep.GetFinalApplicationStatus(), rep.GetDiagnostics())
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
 
@@ -21,11 +22,14 @@ func fetch(ctx context.Context, files *fs.Registry, f container.File, dir string
 	}
 	store, p, err := files.Resolve(ctx, f.URI)
 	if err != nil {
-		return fail(err)
+		return fail(finalError{err})
 	}
 	in, err := store.Open(ctx, p)
+	if errors.Is(err, iofs.ErrNotExist) {
+		err = finalError{err}
+	}
 	if err != nil {
-		return fail(err)
+		return fail(shared(err))
 	}
 	defer in.Close() //nolint:errcheck // only read
 	path = filepath.Join(dir, "job-"+f.SHA256[:min(12, len(f.SHA256))])
@@ -39,7 +43,7 @@ func fetch(ctx context.Context, files *fs.Registry, f container.File, dir string
 		return fail(err)
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); n != f.Size || got != f.SHA256 {
-		return fail(fmt.Errorf("got %d bytes with hash %s, want %d with %s: stage it again", n, got, f.Size, f.SHA256))
+		return fail(finalError{fmt.Errorf("got %d bytes with hash %s, want %d with %s: the staged file is damaged; submit the job again", n, got, f.Size, f.SHA256)})
 	}
 	return path, nil
 }

@@ -366,3 +366,48 @@ func TestNextAttemptKeepsItsContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// High-availability data that is damaged ends the application, with the reason, instead of one attempt after the other.
+func TestDamagedDataEndsTheApplication(t *testing.T) {
+	for kind, damage := range map[string]func(t *testing.T, dir string){
+		"no token": func(t *testing.T, dir string) {
+			found, err := filepath.Glob(filepath.Join(dir, "e1.c*"))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			if err := os.Remove(found[0]); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"garbage": func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "job"), []byte("garbage"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			c := newCluster(t)
+			r, err := c.submit("endless")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.running(r).REST.Close()
+			master, ok := c.fake.Master(r.ID)
+			if !ok {
+				t.Fatal("no master")
+			}
+			damage(t, filepath.Join(c.root, r.ID.String(), "ha", "jobs", r.JobID))
+			if err := c.fake.KillContainer(master, 137, "killed"); err != nil {
+				t.Fatal(err)
+			}
+			a := c.ended(r.ID)
+			if a.State != "FINISHED" || a.Final != "FAILED" || !strings.Contains(a.Diagnostics, "data is damaged; submit the job again") || !strings.Contains(a.Diagnostics, r.JobID) {
+				t.Errorf("%+v\n%s", a, c.logs())
+			}
+			if n := c.fake.Stats(r.ID).Attempts; n != 2 {
+				t.Errorf("%d attempts", n)
+			}
+			c.cleaned()
+		})
+	}
+}

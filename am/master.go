@@ -99,6 +99,9 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	defer m.fetching.Wait()
 	defer stop(nil)
 	if err = m.boot(ctx); err != nil {
+		if m.rm != nil && final(err) {
+			return m.refuse(ctx, err)
+		}
 		return err
 	}
 	if err = m.run(ctx); errors.Is(err, resourcemanager.ErrFenced) || errors.Is(err, ha.ErrFenced) {
@@ -143,7 +146,7 @@ func (m *master) boot(life context.Context) error {
 	m.nodes = nm.New(nm.WithLogger(m.log))
 	f, p, err := m.files.Resolve(ctx, m.app.HA)
 	if err != nil {
-		return fmt.Errorf("am: high-availability folder: %w", err)
+		return finalError{fmt.Errorf("am: high-availability folder: %w", err)}
 	}
 	m.store = ha.NewFileStore(f, p, m.log)
 	var lc net.ListenConfig
@@ -184,7 +187,7 @@ func (m *master) makeManager() error {
 	app := *m.app
 	app.Leader, app.Epoch = m.leader, m.epoch
 	if _, err := TaskManagerLaunch(&app, creds); err != nil { // what is wrong with it is wrong for every container
-		return err
+		return finalError{err}
 	}
 	m.driver = NewDriver(DriverOptions{
 		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: prestart(m.app.Config, spec), Tail: nodeTail, Logger: m.log,

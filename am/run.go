@@ -38,6 +38,9 @@ func (m *master) run(parent context.Context) error {
 	if fatal := (fatalError{}); err != nil && errors.As(context.Cause(ctx), &fatal) {
 		out, err = fatalOutcome(fatal.err)
 	}
+	if err != nil && final(err) {
+		out, err = outcome{resourcemanager.StatusFailed, err.Error()}, nil
+	}
 	if err != nil {
 		d.Close() // suspends the job before its TaskManagers' links break, which would look like their deaths
 		return err
@@ -72,7 +75,7 @@ func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string
 	}
 	m.phase("registered")
 	if err := m.store.PublishLeader(ctx, ha.Leader{Address: m.leader, Web: m.webURL}); err != nil {
-		return outcome{}, fmt.Errorf("am: publish the leader: %w", err)
+		return outcome{}, fmt.Errorf("am: publish the leader: %w", shared(err))
 	}
 	var p preparation
 	select {
@@ -82,7 +85,7 @@ func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string
 		return outcome{}, context.Cause(ctx)
 	}
 	if p.err != nil {
-		return m.preparationFailed(p.err)
+		return outcome{}, p.err
 	}
 	if p.ended != nil {
 		return endedOutcome(*p.ended), nil
@@ -124,12 +127,14 @@ func (m *master) prepare(ctx context.Context, work string) (p preparation) {
 	if m.epoch > 1 {
 		var jobs []ha.Job
 		if jobs, p.err = m.store.Jobs(ctx); p.err != nil {
+			p.err = shared(p.err)
 			return p
 		}
 		p.stored = len(jobs) > 0
 		if !p.stored {
 			var results map[graph.JobID]ha.Result
 			if results, p.err = m.store.Results(ctx); p.err != nil {
+				p.err = shared(p.err)
 				return p
 			}
 			if r, ok := results[id]; ok {
@@ -152,16 +157,6 @@ func (m *master) prepare(ctx context.Context, work string) (p preparation) {
 	p.graph, p.err = Plan(ctx, PlanRequest{Path: p.path, Name: m.app.Artifact.Name, Dir: work, Config: cfg, Env: m.env, Stderr: os.Stderr})
 	m.phase("planned")
 	return p
-}
-
-// preparationFailed tells what the user has to mend, which ends the application, from what the next attempt may get over.
-func (m *master) preparationFailed(err error) (outcome, error) {
-	var plan *PlanError
-	var protocol *container.ProtocolError
-	if errors.As(err, &plan) || errors.As(err, &protocol) {
-		return outcome{resourcemanager.StatusFailed, err.Error()}, nil
-	}
-	return outcome{}, err
 }
 
 // result is the stored result of the application's job.

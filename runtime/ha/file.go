@@ -67,6 +67,11 @@ const (
 
 func (s *FileStore) uri(p string) string { return s.fs.URI() + p }
 
+// damaged is the error about a file whose content cannot be decoded.
+func (s *FileStore) damaged(p string, cause error) error {
+	return fmt.Errorf("%s: %w (%w)", s.uri(p), ErrDamaged, cause)
+}
+
 func (s *FileStore) owner() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +234,7 @@ func (s *FileStore) Jobs(ctx context.Context) ([]Job, error) {
 		}
 		var j Job
 		if err := json.Unmarshal(b, &j); err != nil {
-			return nil, fmt.Errorf("ha: read job %s: %s is damaged: %w", id, s.uri(s.jobFile(id)), err)
+			return nil, fmt.Errorf("ha: read job %s: %w", id, s.damaged(s.jobFile(id), err))
 		}
 		out = append(out, j)
 	}
@@ -294,7 +299,9 @@ func (s *FileStore) result(ctx context.Context, id graph.JobID) (r Result, ok bo
 		return r, false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(b, &r)
+		if err = json.Unmarshal(b, &r); err != nil {
+			err = s.damaged(s.resultFile(id), err)
+		}
 	}
 	if err != nil {
 		return r, false, fmt.Errorf("ha: read result of job %s: %w", id, err)

@@ -29,6 +29,8 @@ var (
 	ErrEnded = errors.New("the job has ended already")
 	// ErrUnknownJob: no job of this id is stored or opened.
 	ErrUnknownJob = errors.New("unknown job")
+	// ErrDamaged: what is stored is incomplete or cannot be decoded, so that neither another try nor another attempt can read it.
+	ErrDamaged = errors.New("the high-availability data is damaged; submit the job again, from its latest checkpoint")
 )
 
 // Job is a stored job. Data is opaque: graph, artifact, arguments, configuration, as the dispatcher encodes them.

@@ -270,6 +270,88 @@ func TestEndIsDecidedByTheToken(t *testing.T) {
 	}
 }
 
+// Data that somebody has damaged is told from data that cannot be read now: no later try helps.
+func TestDamageIsTold(t *testing.T) {
+	put := func(f fs.FileSystem, p string) error { return fs.WriteFile(context.Background(), f, p, []byte("{garbage"), true) }
+	for name, c := range map[string]struct {
+		damage func(f fs.FileSystem, dir, token string) error
+		look   func(s Store) error
+	}{
+		"token removed": {
+			func(f fs.FileSystem, dir, token string) error { return f.Remove(context.Background(), token, false) },
+			func(s Store) error { _, err := s.Jobs(context.Background()); return err },
+		},
+		"job": {
+			func(f fs.FileSystem, dir, _ string) error { return put(f, dir+"/job") },
+			func(s Store) error { _, err := s.Jobs(context.Background()); return err },
+		},
+		"pointer": {
+			func(f fs.FileSystem, dir, token string) error {
+				return put(f, dir+"/dir-"+token[strings.LastIndex(token, ".")+1:])
+			},
+			func(s Store) error { _, _, err := s.OpenJob(context.Background(), jobID(1)); return err },
+		},
+		"pointer removed": {
+			func(f fs.FileSystem, dir, token string) error {
+				return f.Remove(context.Background(), dir+"/dir-"+token[strings.LastIndex(token, ".")+1:], false)
+			},
+			func(s Store) error { _, _, err := s.OpenJob(context.Background(), jobID(1)); return err },
+		},
+		"result": {
+			func(f fs.FileSystem, _, _ string) error { return put(f, "/ha/results/"+jobID(1).String()) },
+			func(s Store) error { _, err := s.Jobs(context.Background()); return err },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, dir := mem.New("ha"), "/ha/jobs/"+jobID(1).String()
+			s := NewFileStore(f, "/ha", zerolog.Nop())
+			acquire(t, s, 1)
+			must(t, s.PutJob(t.Context(), Job{ID: jobID(1)}))
+			open(t, s, jobID(1), Pointer{}, 1)
+			must(t, s.StorePointer(t.Context(), jobID(1), Pointer{ID: 1, Dir: "hdfs://nn/c/chk-1"}))
+			must(t, c.damage(f, dir, tokenFile(t, f, dir)))
+			next := NewFileStore(f, "/ha", zerolog.Nop())
+			acquire(t, next, 2)
+			if err := c.look(next); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), jobID(1).String()) {
+				t.Fatalf("%v, want ErrDamaged with the job's id", err)
+			}
+		})
+	}
+}
+
+func tokenFile(t *testing.T, f fs.FileSystem, dir string) string {
+	t.Helper()
+	infos, err := f.List(t.Context(), dir)
+	must(t, err)
+	for _, i := range infos {
+		if _, ok := parseToken(path.Base(i.Path)); ok {
+			return dir + "/" + path.Base(i.Path)
+		}
+	}
+	t.Fatalf("no token in %v", infos)
+	return ""
+}
+
+// Whoever owns the job knows what its token said, and makes it anew; but not when a newer attempt is there.
+func TestOwnerRenewsItsToken(t *testing.T) {
+	f, dir := mem.New("ha"), "/ha/jobs/"+jobID(1).String()
+	s := NewFileStore(f, "/ha", zerolog.Nop())
+	acquire(t, s, 1)
+	must(t, s.PutJob(t.Context(), Job{ID: jobID(1)}))
+	open(t, s, jobID(1), Pointer{}, 1)
+	must(t, s.StorePointer(t.Context(), jobID(1), Pointer{ID: 1, Dir: "hdfs://nn/c/chk-1"}))
+	must(t, f.Remove(t.Context(), tokenFile(t, f, dir), false))
+	p := Pointer{ID: 2, Dir: "hdfs://nn/c/chk-2"}
+	must(t, s.StorePointer(t.Context(), jobID(1), p))
+	next := NewFileStore(f, "/ha", zerolog.Nop())
+	acquire(t, next, 2)
+	open(t, next, jobID(1), p, 4)
+	must(t, f.Remove(t.Context(), tokenFile(t, f, dir), false))
+	if err := s.StorePointer(t.Context(), jobID(1), Pointer{ID: 3, Dir: "hdfs://nn/c/chk-3"}); !errors.Is(err, ErrFenced) {
+		t.Fatalf("%v, want ErrFenced", err)
+	}
+}
+
 func TestSecretsAreReadableByTheOwnerOnly(t *testing.T) {
 	f := mem.New("ha")
 	s := NewFileStore(f, "/app/ha", zerolog.Nop())

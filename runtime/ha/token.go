@@ -70,12 +70,13 @@ func newest(tokens []token) *token {
 // that is renamed meanwhile (HDFS's is atomic), and a token that was missed must not be created anew.
 const markName = "taken"
 
+// A token is missed by a listing when it is renamed during it; that many listings in a row do not miss it.
 const (
 	listPause = time.Millisecond
-	listTries = 5000
+	listTries = 500
 )
 
-// tokens lists a job's tokens; none when the job has none, or is unknown.
+// tokens lists a job's tokens; none when the job has none, or is unknown. ErrDamaged when somebody has removed the token.
 //
 // A listing without tokens counts when a second one, begun after it, shows no mark either: a token that the first one missed because
 // it was renamed had the mark beside it by then. One that was missed because it was just being created is not accepted by its
@@ -107,7 +108,7 @@ func (s *FileStore) tokens(ctx context.Context, id graph.JobID) (out []token, er
 			return nil, err
 		}
 		if try == listTries {
-			return nil, fmt.Errorf("%s has lost its token file; remove the directory and submit the job again from its latest checkpoint", s.uri(s.jobDir(id)))
+			return nil, fmt.Errorf("%s has lost its token file: %w", s.uri(s.jobDir(id)), ErrDamaged)
 		}
 		timer := time.NewTimer(listPause)
 		select {
@@ -186,6 +187,9 @@ func (s *FileStore) OpenJob(ctx context.Context, id graph.JobID) (Pointer, int64
 			}
 		}
 		p, err := s.pointer(ctx, id, mine)
+		if errors.Is(err, iofs.ErrNotExist) {
+			err = errors.Join(s.CheckEpoch(ctx), err) // else a newer attempt has ended the job meanwhile
+		}
 		if err != nil {
 			return fail(err)
 		}
@@ -249,12 +253,15 @@ func (s *FileStore) pointer(ctx context.Context, id graph.JobID, t token) (Point
 	}
 	p := path.Join(s.jobDir(id), dirPrefix+t.key)
 	b, err := fs.ReadFile(ctx, s.fs, p, maxFile)
+	if errors.Is(err, iofs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err != nil {
 		return Pointer{}, fmt.Errorf("read the pointer to checkpoint %d: %w", t.id, err)
 	}
 	var at place
 	if err := json.Unmarshal(b, &at); err != nil {
-		return Pointer{}, fmt.Errorf("read the pointer to checkpoint %d: %s is damaged: %w", t.id, s.uri(p), err)
+		return Pointer{}, fmt.Errorf("read the pointer to checkpoint %d: %w", t.id, s.damaged(p, err))
 	}
 	return Pointer{ID: t.id, Dir: at.dir(t.id)}, nil
 }
@@ -359,6 +366,9 @@ func (s *FileStore) move(ctx context.Context, id graph.JobID, change func(*token
 		}
 		// Either an earlier try of ours did happen, or a newer attempt has the token.
 		found, lerr := s.mine(ctx, id, cur.epoch)
+		if errors.Is(lerr, ErrDamaged) {
+			found, lerr = s.renew(ctx, id, cur)
+		}
 		if lerr != nil {
 			return lerr
 		}
@@ -379,4 +389,24 @@ func (s *FileStore) mine(ctx context.Context, id graph.JobID, epoch int64) (*tok
 		return best, nil
 	}
 	return nil, ErrFenced
+}
+
+// renew makes the token of an opened job anew that somebody has removed: its owner knows what it said. As with the first one, only when
+// no higher epoch exists afterwards will every later attempt find it.
+func (s *FileStore) renew(ctx context.Context, id graph.JobID, t token) (*token, error) {
+	if err := s.CheckEpoch(ctx); err != nil {
+		return nil, err
+	}
+	p := path.Join(s.jobDir(id), t.name())
+	if err := fs.WriteFile(ctx, s.fs, p, nil, false); err != nil && !errors.Is(err, iofs.ErrExist) {
+		return nil, err
+	}
+	if err := s.CheckEpoch(ctx); err != nil {
+		if errors.Is(err, ErrFenced) {
+			err = errors.Join(err, s.fs.Remove(ctx, p, false))
+		}
+		return nil, err
+	}
+	s.log.Warn().Str("file", s.uri(p)).Msg("the job's token file was removed by somebody; it is there again")
+	return &t, nil
 }

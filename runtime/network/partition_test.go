@@ -183,7 +183,7 @@ func TestCancelledGate(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		g := newConsumer(t, ctx, e2, Source{Partition: testPartition(1), Address: addr})
 		done := fill(p, 0)
-		eventually(t, "blocked", func() bool { return p.BackpressuredNanos() > 0 })
+		eventually(t, "blocked, and the consumer attached", func() bool { return p.BackpressuredNanos() > 0 && g.Queued() > 0 })
 		cancel(cause)
 		eventually(t, "the gate's end", func() bool {
 			it, _, err := g.Poll()

@@ -53,6 +53,8 @@ type Backend struct {
 	used        int64 // bytes of all caches, estimated
 	drops       []keyRange
 	pending     *frozen // a snapshot that may not be frozen yet
+	disk        *disk
+	unchecked   int64 // bytes applied since room was looked for
 	seq         int
 
 	mu    sync.Mutex               // guards the following, which Write uses
@@ -129,22 +131,26 @@ func NewWithOptions(cfg state.Config, opts Options) (*Backend, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("pebble: create directory: %w", err)
+		return nil, fmt.Errorf("pebble: create directory: %w", explain(cfg.Dir, err))
 	}
 	b := &Backend{cfg: cfg, opts: opts, cache: pdb.NewCache(opts.BlockCacheBytes), names: map[string]set{}, restored: map[string]state.TableMeta{},
 		known: map[string]state.FileRef{}, sent: map[int64][]state.File{}, open: map[*frozen]struct{}{}, meta: dbMeta{Version: 1, MaxParallelism: cfg.MaxParallelism}, metaChanged: true}
+	b.disk = newDisk(opts.below(), cfg.Dir, cfg.Logger)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	if err := b.start(); err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, errors.Join(b.disk.explain(err), b.Close())
 	}
 	return b, nil
 }
 
-func (b *Backend) dbDir() string { return filepath.Join(b.cfg.Dir, "db") }
+// dbFolder is the store's folder in the backend's.
+const dbFolder = "db"
+
+func (b *Backend) dbDir() string { return filepath.Join(b.cfg.Dir, dbFolder) }
 
 // open opens a store of the backend's directory.
 func (b *Backend) openDB(dir string, readOnly bool) (*pdb.DB, error) {
-	db, err := pdb.Open(dir, b.opts.dbOptions(b.cache, b.cfg.Logger, readOnly))
+	db, err := pdb.Open(dir, b.opts.dbOptions(b.cache, b.disk, b.cfg.Logger, readOnly))
 	if err != nil {
 		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
 	}
@@ -235,7 +241,7 @@ func (b *Backend) batch() (*pdb.Batch, error) {
 			return nil, errors.Join(err, x.Close())
 		}
 	}
-	if err := b.db.Apply(x, pdb.NoSync); err != nil {
+	if err := b.apply(x); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	b.drops = b.drops[:0]
@@ -248,7 +254,8 @@ func (b *Backend) settle() error {
 	if b.pending == nil {
 		return nil
 	}
-	err := b.pending.run()
+	_ = b.pending.run() // that the snapshot failed is for Write to tell
+	err := b.pending.lost
 	b.pending = nil
 	return err
 }
@@ -264,6 +271,7 @@ func (b *Backend) Close() error {
 	b.shut = true
 	b.mu.Unlock()
 	b.stop()
+	b.disk.end()
 	b.busy.Wait()
 	var errs []error
 	if b.restore != nil {

@@ -157,7 +157,7 @@ func (t *table[K, V]) evictInto(batch *pdb.Batch) error {
 		t.hand.page++
 	}
 	if !batch.Empty() {
-		if err := t.b.db.Apply(batch, pdb.NoSync); err != nil {
+		if err := t.b.apply(batch); err != nil {
 			return err
 		}
 	}
@@ -274,7 +274,7 @@ func (l *loader) apply() error {
 	if l.batch.Empty() {
 		return nil
 	}
-	if err := l.b.db.Apply(l.batch, pdb.NoSync); err != nil {
+	if err := l.b.apply(l.batch); err != nil {
 		return err
 	}
 	l.batch.Reset()

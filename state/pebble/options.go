@@ -23,6 +23,15 @@ type Options struct {
 	MemTableBytes int64
 	// TimersInMemory bounds the timers of a set that are held in memory; later ones wait on disk. 0 is one per 256 bytes of MemoryBytes.
 	TimersInMemory int
+
+	fs vfs.FS // the local disk; set by tests
+}
+
+func (o Options) below() vfs.FS {
+	if o.fs != nil {
+		return o.fs
+	}
+	return vfs.Default
 }
 
 const (
@@ -59,18 +68,19 @@ func (o Options) withDefaults(configured int64) (Options, error) {
 }
 
 // dbOptions are Pebble's own. There is no write-ahead log: the checkpoint is the log.
-func (o Options) dbOptions(cache *pdb.Cache, log zerolog.Logger, readOnly bool) *pdb.Options {
+func (o Options) dbOptions(cache *pdb.Cache, d *disk, log zerolog.Logger, readOnly bool) *pdb.Options {
 	p := &pdb.Options{
 		Cache:                       cache,
 		DisableWAL:                  true,
 		ReadOnly:                    readOnly,
 		FormatMajorVersion:          pdb.FormatNewest,
-		FS:                          volatileFS{vfs.Default},
+		FS:                          d,
 		Logger:                      logger{log},
 		MemTableSize:                uint64(o.MemTableBytes),
-		MemTableStopWritesThreshold: 4,
+		EventListener:               d.listener(),
+		MemTableStopWritesThreshold: 1 << 20, // Backend.apply waits, since Pebble's waiting cannot be ended
 		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       24,
+		L0StopWritesThreshold:       1 << 20,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                512,
 	}

@@ -61,6 +61,7 @@ func (b *Backend) start() error {
 		return err
 	}
 	b.db = db
+	b.disk.opened()
 	if whole {
 		return b.adopt(native[0])
 	}
@@ -319,7 +320,7 @@ func (c *copier) add(ctx context.Context, key, value []byte) error {
 		if err != nil {
 			return err
 		}
-		opts := c.b.opts.dbOptions(c.b.cache, c.b.cfg.Logger, false)
+		opts := c.b.opts.dbOptions(c.b.cache, c.b.disk, c.b.cfg.Logger, false)
 		opts.EnsureDefaults()
 		c.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), opts.MakeWriterOptions(0, c.b.db.TableFormat()))
 	}

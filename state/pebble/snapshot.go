@@ -31,6 +31,7 @@ type frozen struct {
 	batch *pdb.Batch
 	view  *pdb.Snapshot // canonical
 	err   error
+	lost  error // the changes did not reach the store, which is not what the task believes any more
 }
 
 // run applies the batch and freezes, once; others wait for it.
@@ -44,18 +45,19 @@ func (f *frozen) run() error {
 
 func (f *frozen) freeze() error {
 	defer func() { f.batch = nil }()
-	if err := errors.Join(f.b.db.Apply(f.batch, pdb.NoSync), f.batch.Close()); err != nil {
-		return fmt.Errorf("pebble: write changes: %w", err)
+	if err := errors.Join(f.b.apply(f.batch), f.batch.Close()); err != nil {
+		f.lost = fmt.Errorf("pebble: write changes: %w", err)
+		return f.lost
 	}
 	if f.canonical {
 		f.view = f.b.db.NewSnapshot()
 		return nil
 	}
-	if err := f.b.db.Flush(); err != nil {
-		return fmt.Errorf("pebble: flush: %w", err)
+	if err := f.b.flush(); err != nil {
+		return err
 	}
-	if err := f.b.db.Checkpoint(f.dir); err != nil {
-		return errors.Join(fmt.Errorf("pebble: link files: %w", err), os.RemoveAll(f.dir))
+	if err := f.b.link(f.dir); err != nil {
+		return errors.Join(fmt.Errorf("pebble: link files: %w", f.b.disk.explain(err)), os.RemoveAll(f.dir))
 	}
 	return nil
 }

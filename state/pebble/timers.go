@@ -170,7 +170,7 @@ func (t *timers[K]) write() error {
 	batch, err := t.b.batch()
 	if err == nil {
 		if err = t.flush(batch); err == nil {
-			err = t.b.db.Apply(batch, pdb.NoSync)
+			err = t.b.apply(batch)
 		}
 		err = errors.Join(err, batch.Close())
 	}

@@ -7,13 +7,42 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	iofs "io/fs"
+	"syscall"
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/state"
 )
 
 // ErrDamaged is wrapped by errors about state files whose size or checksum differ from what the checkpoint says.
-var ErrDamaged = errors.New("state file is damaged")
+var ErrDamaged = errors.New("damaged")
+
+// StateFileError says that a state file is not what its checkpoint says: missing, no file, or damaged (ErrDamaged). No later try reads it.
+type StateFileError struct {
+	URI string
+	Err error
+}
+
+func (e *StateFileError) Error() string {
+	if errors.Is(e.Err, iofs.ErrNotExist) {
+		return fmt.Sprintf("state file %s is missing", e.URI) // the cause says no more
+	}
+	return fmt.Sprintf("state file %s is %v", e.URI, e.Err)
+}
+func (e *StateFileError) Unwrap() error { return e.Err }
+
+// lasting turns errors that no later try gets over into a StateFileError.
+func lasting(uri string, err error) error {
+	switch {
+	case errors.Is(err, iofs.ErrNotExist), errors.Is(err, ErrDamaged):
+		return &StateFileError{uri, err}
+	case errors.Is(err, fs.ErrCorrupt):
+		return &StateFileError{uri, fmt.Errorf("%w: %w", ErrDamaged, err)}
+	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
+		return &StateFileError{uri, fmt.Errorf("no file: %w", err)}
+	}
+	return err
+}
 
 // Source reads state files. It implements state.Source and is safe for concurrent use.
 type Source struct{ roots roots }
@@ -26,8 +55,9 @@ func NewSource(reg *fs.Registry) *Source {
 // Close gives back the file systems that the source has opened; see Sink.Close. No reader may be open.
 func (s *Source) Close() error { return s.roots.close() }
 
-// Open opens a state file. Sequential reads are verified: the Read that reaches the stored size with another checksum, goes beyond it,
-// or meets the end before it returns an error wrapping ErrDamaged. ReadAt is not verified. Inline content is verified here.
+// Open opens a state file; a missing one is a StateFileError. Sequential reads are verified: the Read that reaches the stored size with another checksum, goes beyond it,
+// or meets the end before it returns a StateFileError
+// of ErrDamaged. ReadAt is not verified. Inline content is verified here.
 func (s *Source) Open(ctx context.Context, ref state.FileRef) (fs.Reader, error) {
 	if ref.Name == "" {
 		if int64(len(ref.Inline)) != ref.Size || crc32.Checksum(ref.Inline, castagnoli) != ref.CRC32C {
@@ -48,7 +78,10 @@ func (s *Source) Open(ctx context.Context, ref state.FileRef) (fs.Reader, error)
 	}
 	r, err := f.Open(ctx, p)
 	if err != nil {
-		return nil, fmt.Errorf("storage: open state file %s of checkpoint %s: %w", uri, ref.Base, err)
+		if x := lasting(uri, err); x != err { //nolint:errorlint // whether it is the same
+			return nil, fmt.Errorf("storage: open: %w", x)
+		}
+		return nil, fmt.Errorf("storage: open state file %s: %w", uri, err)
 	}
 	return &checkedReader{Reader: r, uri: uri, want: ref}, nil
 }
@@ -71,13 +104,23 @@ func (r *checkedReader) Read(p []byte) (int, error) {
 	r.crc = crc32.Update(r.crc, castagnoli, p[:n])
 	r.size += int64(n)
 	if r.size > r.want.Size {
-		return n, fmt.Errorf("storage: read %s: more than %d bytes: %w", r.uri, r.want.Size, ErrDamaged)
+		return n, r.damaged("more than %d bytes", r.want.Size)
 	}
 	if r.size == r.want.Size && r.crc != r.want.CRC32C {
-		return n, fmt.Errorf("storage: read %s: checksum %08x, want %08x: %w", r.uri, r.crc, r.want.CRC32C, ErrDamaged)
+		return n, r.damaged("checksum %08x, want %08x", r.crc, r.want.CRC32C)
 	}
 	if errors.Is(err, io.EOF) && r.size != r.want.Size {
-		return n, fmt.Errorf("storage: read %s: %d of %d bytes: %w", r.uri, r.size, r.want.Size, ErrDamaged)
+		return n, r.damaged("%d of %d bytes", r.size, r.want.Size)
 	}
-	return n, err
+	return n, lasting(r.uri, err)
+}
+
+func (r *checkedReader) damaged(format string, args ...any) error {
+	return fmt.Errorf("storage: read: %w", &StateFileError{r.uri, fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))})
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *checkedReader) ReadAt(p []byte, at int64) (int, error) {
+	n, err := r.Reader.ReadAt(p, at)
+	return n, lasting(r.uri, err)
 }

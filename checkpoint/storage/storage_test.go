@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -295,8 +296,15 @@ func TestDamagedFilesAreNotRestored(t *testing.T) {
 	if err := f.Remove(ctx, p, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(ctx, src, r); !errors.Is(err, iofs.ErrNotExist) {
+	var file *StateFileError
+	if _, err := read(ctx, src, r); !errors.Is(err, iofs.ErrNotExist) || !errors.As(err, &file) || file.Error() != "state file "+r.Path()+" is missing" {
 		t.Errorf("missing: %v", err)
+	}
+	if err := f.Mkdir(ctx, p, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(ctx, src, r); !errors.As(err, &file) || !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("a folder: %v", err)
 	}
 	if _, err := read(ctx, src, state.FileRef{Inline: []byte("abc"), Size: 3, CRC32C: 1}); !errors.Is(err, ErrDamaged) {
 		t.Errorf("inline: %v", err)

@@ -272,7 +272,9 @@ func TestEndIsDecidedByTheToken(t *testing.T) {
 
 // Data that somebody has damaged is told from data that cannot be read now: no later try helps.
 func TestDamageIsTold(t *testing.T) {
-	put := func(f fs.FileSystem, p string) error { return fs.WriteFile(context.Background(), f, p, []byte("{garbage"), true) }
+	put := func(f fs.FileSystem, p string) error {
+		return fs.WriteFile(context.Background(), f, p, []byte("{garbage"), true)
+	}
 	for name, c := range map[string]struct {
 		damage func(f fs.FileSystem, dir, token string) error
 		look   func(s Store) error

@@ -139,11 +139,11 @@ func (o *asyncOp[T, R]) Open(context.Context) error {
 	o.ctx.Post(func() error { // before any input, when everything downstream is ready
 		for _, item := range items {
 			if len(item) < 8 {
-				return fmt.Errorf("operator %s: restore records in flight: an item of %d bytes", o.ctx.Describe(), len(item))
+				return o.ctx.undecodable("records in flight", fmt.Errorf("an item of %d bytes", len(item)))
 			}
 			v, _, err := o.codec.Decode(item[8:])
 			if err != nil {
-				return fmt.Errorf("operator %s: restore records in flight: %w", o.ctx.Describe(), err)
+				return o.ctx.undecodable("records in flight", err)
 			}
 			if err := o.Process(v, Meta{TS: int64(binary.BigEndian.Uint64(item))}); err != nil {
 				return err

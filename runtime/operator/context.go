@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rs/zerolog"
@@ -84,10 +85,11 @@ type UserError struct {
 func (e *UserError) Error() string { return fmt.Sprintf("operator %s: %v", e.Operator, e.Err) }
 func (e *UserError) Unwrap() error { return e.Err }
 
-// wrap attributes an error of user code to the operator.
+// wrap attributes an error of user code to the operator, once.
 func (c *Context) wrap(err error) error {
-	if err == nil {
-		return nil
+	var u *UserError
+	if err == nil || errors.As(err, &u) {
+		return err
 	}
 	return &UserError{Operator: c.Describe(), Err: err}
 }
@@ -110,7 +112,7 @@ func (c *Context) Backend() (state.Backend, error) {
 		Logger:         c.Logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("operator %s: keyed state: %w", c.Describe(), err)
+		return nil, c.restoring("keyed state", err)
 	}
 	c.keyed = b
 	return b, nil
@@ -177,7 +179,7 @@ func OpenTable[K comparable, V any](c *Context, name string, key serde.Codec[K],
 	}
 	t, err := backend.OpenTable(b, state.TableDesc[K, V]{Name: name, Key: key, Value: value})
 	if err != nil {
-		return nil, fmt.Errorf("operator %s: state %q: %w", c.Describe(), name, err)
+		return nil, c.restoring(fmt.Sprintf("state %q", name), err)
 	}
 	return t, nil
 }
@@ -190,7 +192,7 @@ func OpenTimers[K comparable](c *Context, name string, key serde.Codec[K]) (stat
 	}
 	t, err := backend.OpenTimers(b, state.TimersDesc[K]{Name: name, Key: key})
 	if err != nil {
-		return nil, fmt.Errorf("operator %s: timers %q: %w", c.Describe(), name, err)
+		return nil, c.restoring(fmt.Sprintf("timers %q", name), err)
 	}
 	return t, nil
 }

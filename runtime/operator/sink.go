@@ -79,7 +79,7 @@ func (o *sinkOp[T]) Open(ctx context.Context) error {
 func (o *sinkOp[T]) openCommitter(ctx context.Context, cs connector.CommittingSink[T], sc *connector.SinkContext) error {
 	all, err := decodeCommittables(o.ctx.List(committableState + "-all"))
 	if err != nil {
-		return fmt.Errorf("operator %s: restore committables: %w", o.ctx.Describe(), err)
+		return o.ctx.undecodable("committables", err)
 	}
 	for _, c := range all {
 		sc.AllCommittables = append(sc.AllCommittables, c.Items...)
@@ -90,7 +90,7 @@ func (o *sinkOp[T]) openCommitter(ctx context.Context, cs connector.CommittingSi
 	}
 	mine, err := decodeCommittables(o.ctx.List(committableState))
 	if err != nil {
-		return fmt.Errorf("operator %s: restore committables: %w", o.ctx.Describe(), err)
+		return o.ctx.undecodable("committables", err)
 	}
 	for _, m := range mine {
 		if err := c.Commit(ctx, m.Items, true); err != nil {

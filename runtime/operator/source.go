@@ -103,7 +103,7 @@ func (o *sourceOp[T]) Open(ctx context.Context) error {
 	for _, item := range o.ctx.List(splitsState) {
 		var s connector.Split
 		if err := json.Unmarshal(item, &s); err != nil {
-			return fmt.Errorf("operator %s: restore splits: %w", o.ctx.Describe(), err)
+			return o.ctx.undecodable("splits", err)
 		}
 		restored = append(restored, s)
 	}

@@ -21,9 +21,22 @@ func CheckConfig(cfg state.Config) error {
 	return nil
 }
 
+// MisfitError says that stored state cannot be opened as the program wants it. No later try of the same program can.
+type MisfitError struct{ err error }
+
+func (e *MisfitError) Error() string { return e.err.Error() }
+func (e *MisfitError) Unwrap() error { return e.err }
+
 // CheckMeta checks that stored state can be opened as updated: same kind, same key encoding (the key's hash, hence its place, depends
-// on it), compatible value.
+// on it), compatible value. Errors: *MisfitError.
 func CheckMeta(stored, updated state.TableMeta) error {
+	if err := checkMeta(stored, updated); err != nil {
+		return &MisfitError{err}
+	}
+	return nil
+}
+
+func checkMeta(stored, updated state.TableMeta) error {
 	if stored.Kind != updated.Kind {
 		return fmt.Errorf("state %q: stored as %s, now %s", stored.Name, stored.Kind, updated.Kind)
 	}

@@ -16,6 +16,18 @@ import (
 // ErrCorrupt marks files whose content does not match their checksums or their format.
 var ErrCorrupt = errors.New("file of a snapshot is corrupt or truncated")
 
+// CorruptError is ErrCorrupt with the place. No later try reads the file.
+type CorruptError struct {
+	File string // URI, where it is known
+	At   int64  // byte
+	What string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("state file %s at byte %d: %s: %v", e.File, e.At, e.What, ErrCorrupt)
+}
+func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+
 // Entry is an entry as stored. The slices are valid until the next one.
 type Entry struct {
 	Group     int
@@ -77,7 +89,7 @@ func (r *Reader) load(f *file, maxParallelism int) error {
 	} else {
 		x, err := r.src.Open(r.ctx, ref)
 		if err != nil {
-			return fmt.Errorf("canonical: open %s: %w", ref.Name, err)
+			return fmt.Errorf("canonical: open %s: %w", f.name(), err)
 		}
 		f.open, f.close = x, x.Close
 	}
@@ -120,14 +132,14 @@ func (r *Reader) load(f *file, maxParallelism int) error {
 }
 
 func (f *file) name() string {
-	if n := f.handle.Files[0].Ref.Name; n != "" {
-		return n
+	if r := f.handle.Files[0].Ref; r.Name != "" {
+		return r.Path()
 	}
 	return "inline state"
 }
 
 func (f *file) corrupt(at int64, what string) error {
-	return fmt.Errorf("canonical: %s at byte %d: %s: %w", f.name(), at, what, ErrCorrupt)
+	return fmt.Errorf("canonical: %w", &CorruptError{f.name(), at, what})
 }
 
 func (f *file) readAt(b []byte, at int64) error {

@@ -1,0 +1,45 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/state/canonical"
+)
+
+// lastingError is a failure to restore that every restart would meet again.
+type lastingError struct{ err error }
+
+func (e lastingError) Error() string { return e.err.Error() }
+func (e lastingError) Unwrap() error { return e.err }
+
+// Fatal tells the task that a restart is no use.
+func (e lastingError) Fatal() bool { return true }
+
+// another is what there is to do about state that cannot be read.
+const another = "start the job from another checkpoint or savepoint"
+
+// restoring attributes an error that came up when state was opened or restored. Of what went wrong beside a state file that is missing or
+// damaged, such as the downloads that were given up then, nothing is said.
+func (c *Context) restoring(what string, err error) error {
+	var file *storage.StateFileError
+	var content *canonical.CorruptError
+	var misfit *canonical.MisfitError
+	switch {
+	case errors.As(err, &file):
+		err = lastingError{fmt.Errorf("restore: %w; %s", file, another)}
+	case errors.As(err, &content):
+		err = lastingError{fmt.Errorf("restore: %w; %s", content, another)}
+	case errors.Is(err, canonical.ErrCorrupt):
+		err = lastingError{fmt.Errorf("%w; %s", err, another)}
+	case errors.As(err, &misfit):
+		err = lastingError{err}
+	}
+	return c.wrap(fmt.Errorf("%s: %w", what, err))
+}
+
+// undecodable attributes an error about the content of an operator's own state.
+func (c *Context) undecodable(what string, err error) error {
+	return c.wrap(lastingError{fmt.Errorf("restore %s: %w; %s", what, err, another)})
+}

@@ -6,6 +6,9 @@ package savepoint
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"syscall"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
@@ -35,6 +38,15 @@ func Load(ctx context.Context, reg *fs.Registry, uri string, mode ClaimMode) (me
 		c.Refs(func(r *state.FileRef) { r.Scope = state.Exclusive })
 	}
 	return c, nil
+}
+
+// Unreadable reports whether an error of Load is about what stands there, or that nothing does: no later try succeeds. All else, such as
+// a file system that fails over, may pass.
+func Unreadable(err error) bool {
+	return slices.ContainsFunc([]error{
+		metadata.ErrFormat, metadata.ErrTruncated, metadata.ErrCorrupt, metadata.ErrVersion, storage.ErrNoCheckpoint,
+		fs.ErrScheme, fs.ErrCorrupt, syscall.EISDIR, syscall.ENOTDIR,
+	}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // Assignment is the state of every subtask, by vertex: element i belongs to subtask i.

@@ -100,6 +100,31 @@ func TestEverythingThatDoesNotFitIsSaidAtOnce(t *testing.T) {
 	}
 }
 
+// The native form of another backend is refused before anything runs; the canonical one and the backend's own are not.
+func TestBackendThatDoesNotReadTheForm(t *testing.T) {
+	native := keyedState(2, "totals", 2, 128)
+	for i := range native.Subtasks {
+		native.Subtasks[i].Keyed[0].Format = "pebble"
+	}
+	cp := metadata.Checkpoint{Operators: []metadata.Operator{native, keyedState(3, "second", 1, 128), listState(1, "orders", "p0")}}
+	second := graph.Operator{ID: op(3), UID: "second", Name: "Process", Keyed: true, Stateful: true}
+	g := graph.JobGraph{Vertices: []graph.Vertex{vertex(1, "Source", 1, 128, source), vertex(2, "Window", 2, 128, window, second)}}
+	if err := CheckBackend(cp, g, "pebble"); err != nil {
+		t.Error(err)
+	}
+	err := CheckBackend(cp, g, "hashmap")
+	if got := misfits(t, err); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	contains(t, err.Error(), `"Window" (uid "totals") is in the native form of state backend "pebble", which "hashmap" does not read; set state.backend.type to pebble`)
+	if strings.Contains(err.Error(), "second") {
+		t.Error(err)
+	}
+	if err := CheckBackend(cp, graph.JobGraph{Vertices: []graph.Vertex{vertex(1, "Source", 1, 128, source)}}, "hashmap"); err != nil {
+		t.Errorf("state that is left behind: %v", err)
+	}
+}
+
 // FLINK-40113: keyed state under another number of key groups is refused, with names and both numbers.
 func TestMaxParallelism(t *testing.T) {
 	second := graph.Operator{ID: op(3), UID: "second", Name: "Process", Keyed: true, Stateful: true}

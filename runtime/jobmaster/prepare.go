@@ -5,18 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/savepoint"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
 
-// pointerPatience is how long a new attempt tries to read the checkpoint that its pointer names: the file system may be failing over.
-const pointerPatience = 2 * time.Minute
+// readPatience is how long what the job starts from is tried to be read again after an error that may pass; while the file system is
+// unavailable, it is tried for as long as that takes (see ha.Await).
+const (
+	readPatience = 2 * time.Minute
+	readPause    = time.Second
+)
 
 // preparation is what stands between Prepare and Prepared.
 type preparation struct {
@@ -70,6 +76,9 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 		cp, s.from = from.Checkpoint, from
 	}
 	adopted, err := savepoint.Check(cp, *j.opts.Graph, config.AllowNonRestored.Value(j.opts.Config))
+	if err == nil {
+		err = savepoint.CheckBackend(cp, *j.opts.Graph, config.StateBackend.Value(j.opts.Config))
+	}
 	if err != nil {
 		var misfit *savepoint.MisfitError
 		if errors.As(err, &misfit) && from != nil {
@@ -88,23 +97,11 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 // loadFrom reads the checkpoint that the pointer names, else the savepoint that the user gave.
 func (j *JobMaster) loadFrom(ctx context.Context) (*coordinator.Completed, error) {
 	if p := j.opts.Pointer; !p.IsZero() {
-		deadline := time.Now().Add(pointerPatience)
-		for {
-			cp, err := savepoint.Load(ctx, j.opts.FS, p.Dir, savepoint.Claim)
-			if err == nil {
-				return &coordinator.Completed{ID: p.ID, Dir: p.Dir, Owned: !cp.Savepoint, Checkpoint: cp}, nil
-			}
-			if ctx.Err() != nil || time.Now().After(deadline) {
-				return nil, fmt.Errorf("jobmaster: restore the latest checkpoint %d: %w", p.ID, err)
-			}
-			j.log.Warn().Err(err).Int64("checkpoint_id", p.ID).Msg("the latest checkpoint cannot be read; trying again")
-			t := time.NewTimer(time.Second)
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
-			}
+		cp, err := j.patientLoad(ctx, fmt.Sprintf("the latest checkpoint %d", p.ID), p.Dir, savepoint.Claim)
+		if err != nil {
+			return nil, fmt.Errorf("jobmaster: restore the latest checkpoint %d: %w", p.ID, err)
 		}
+		return &coordinator.Completed{ID: p.ID, Dir: p.Dir, Owned: !cp.Savepoint, Checkpoint: cp}, nil
 	}
 	uri := config.SavepointPath.Value(j.opts.Config)
 	if uri == "" {
@@ -114,7 +111,13 @@ func (j *JobMaster) loadFrom(ctx context.Context) (*coordinator.Completed, error
 	if config.ClaimMode.Value(j.opts.Config) == "claim" {
 		mode, owned = savepoint.Claim, true
 	}
-	cp, err := savepoint.Load(ctx, j.opts.FS, uri, mode)
+	load := j.patientLoad
+	if j.opts.Epoch == 1 { // the user is there, and mends it
+		load = func(ctx context.Context, _, dir string, mode savepoint.ClaimMode) (metadata.Checkpoint, error) {
+			return savepoint.Load(ctx, j.opts.FS, dir, mode)
+		}
+	}
+	cp, err := load(ctx, "the savepoint", uri, mode)
 	if err != nil {
 		return nil, fmt.Errorf("jobmaster: start from %s: %w", uri, err)
 	}
@@ -123,6 +126,37 @@ func (j *JobMaster) loadFrom(ctx context.Context) (*coordinator.Completed, error
 		kind = coordinator.Savepoint
 	}
 	return &coordinator.Completed{ID: cp.ID, Kind: kind, Dir: uri, Owned: owned, Checkpoint: cp}, nil
+}
+
+// patientLoad is savepoint.Load that goes on after errors that may pass, and shows in the history of failures what it waits for.
+func (j *JobMaster) patientLoad(ctx context.Context, what, dir string, mode savepoint.ClaimMode) (metadata.Checkpoint, error) {
+	deadline := time.Now().Add(readPatience)
+	for {
+		cp, err := savepoint.Load(ctx, j.opts.FS, dir, mode)
+		if err == nil || ctx.Err() != nil || savepoint.Unreadable(err) || !errors.Is(err, fs.ErrUnavailable) && time.Now().After(deadline) {
+			return cp, err
+		}
+		f := scheduler.Failure{Kind: waiting, At: time.Now(), Message: fmt.Sprintf("%s cannot be read, trying again: %v", what, err)}
+		j.q.Post(func() { j.waitsFor(f) })
+		t := time.NewTimer(readPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// waiting is the kind of the failure that stands for what is waited for.
+const waiting = "waiting"
+
+// waitsFor shows f in the history, in place of what it showed there before.
+func (j *JobMaster) waitsFor(f scheduler.Failure) {
+	j.log.Warn().Str("failure", f.Message).Msg("what the job starts from cannot be read; trying again")
+	if len(j.history) > 0 && j.history[0].Kind == waiting {
+		j.history = j.history[1:]
+	}
+	j.history = slices.Insert(j.history, 0, Recorded{f, true})
 }
 
 // begin starts the scheduler.

@@ -161,7 +161,7 @@ func (c *Coordinator) abort(err error, counts bool) {
 	if p.kind == Final {
 		c.finalTried = true
 	}
-	c.emit(NotifyAborted{ID: p.id, Tasks: executions(p.tasks), Resume: p.kind == StopWithSavepoint && p.phase >= acking})
+	c.emit(NotifyAborted{ID: p.id, Reason: err.Error(), Tasks: executions(p.tasks), Resume: p.kind == StopWithSavepoint && p.phase >= acking})
 	c.answer(p.requestID, p.id, "", fmt.Errorf("coordinator: checkpoint %d: %w", p.id, err))
 
 	d := Discard{Reason: fmt.Sprintf("checkpoint %d was aborted", p.id)}

@@ -186,6 +186,7 @@ type (
 	// NotifyAborted: tell all tasks and the coordinator process. Resume: the aborted stop-with-savepoint had suspended the sources.
 	NotifyAborted struct {
 		ID     int64
+		Reason string
 		Tasks  []graph.ExecutionID
 		Resume bool
 	}

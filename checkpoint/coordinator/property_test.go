@@ -120,6 +120,9 @@ func (w *world) effect(e Effect) {
 		w.end(e.ID)
 		w.remember()
 	case NotifyAborted:
+		if e.Reason == "" {
+			w.fatal("abort of %d without a reason", e.ID)
+		}
 		w.end(e.ID)
 	case Discard:
 		for _, f := range e.Files {

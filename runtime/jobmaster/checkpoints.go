@@ -168,7 +168,7 @@ func (c *checkpoints) effect(e coordinator.Effect) {
 		j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Completed{Completed: notice}})
 		j.step(scheduler.CheckpointDone{})
 	case coordinator.NotifyAborted:
-		j.log.Warn().Int64("checkpoint_id", e.ID).Msg("checkpoint aborted")
+		j.log.Warn().Int64("checkpoint_id", e.ID).Str("reason", e.Reason).Msg("checkpoint aborted")
 		j.toAllWorkers(e.Tasks, &pb.WorkerDown{Msg: &pb.WorkerDown_Aborted{Aborted: &pb.CheckpointNotice{CheckpointId: e.ID, Resume: e.Resume}}})
 	case coordinator.FinishTasks:
 		// Whichever of the two is pending; the scheduler ignores the other.

@@ -2,6 +2,7 @@ package jobmaster_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -448,15 +449,55 @@ func TestPeriodicCheckpoints(t *testing.T) {
 	r.until("three checkpoints", func() bool { d := r.details(); return d.Checkpoints != nil && d.Checkpoints.Counts.Completed >= 3 })
 }
 
+// lines collects a log.
+type lines struct{ all []map[string]any }
+
+func (l *lines) Write(b []byte) (int, error) {
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		return 0, err
+	}
+	l.all = append(l.all, m)
+	return len(b), nil
+}
+
+func (l *lines) of(message string) (out []map[string]any) {
+	for _, m := range l.all {
+		if m["message"] == message {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 func TestCheckpointTimeoutsFailTheJob(t *testing.T) {
+	log := &lines{}
 	r := start(t, &jobtest.World{Mute: func(int64) bool { return true }}, map[string]string{"execution.checkpointing.interval": "5 ms",
-		"execution.checkpointing.timeout": "20 ms", "execution.checkpointing.tolerable-failed-checkpoints": "1", "restart-strategy.type": "none"})
+		"execution.checkpointing.timeout": "20 ms", "execution.checkpointing.tolerable-failed-checkpoints": "1", "restart-strategy.type": "none"},
+		func(o *minicluster.Options) { o.Logger = zerolog.New(zerolog.SyncWriter(log)) })
 	res := r.wait()
 	if res.State != scheduler.JobFailed || res.Failure.Kind != "checkpoint" {
 		t.Fatalf("result %+v %+v", res, res.Failure)
 	}
 	if len(r.w.Aborted()) < 2 {
 		t.Fatalf("%d checkpoints aborted", len(r.w.Aborted()))
+	}
+	r.c.Close()
+	// Each abort is told once, with its reason.
+	told := map[float64]int{}
+	for _, l := range log.of("checkpoint aborted") {
+		told[l["checkpoint_id"].(float64)]++
+		if reason, _ := l["reason"].(string); l["level"] != "warn" || !strings.Contains(reason, "0 of 5 tasks had answered") {
+			t.Errorf("%v", l)
+		}
+	}
+	if len(told) < 2 {
+		t.Errorf("told %v", told)
+	}
+	for id, n := range told {
+		if n != 1 {
+			t.Errorf("checkpoint %v: told %d times", id, n)
+		}
 	}
 }
 

@@ -23,11 +23,24 @@ const (
 	taskManagerEnvPrefix = "containerized.taskmanager.env."
 )
 
-// command is what bash runs: the program takes its place, so that no shell stays beside it and signals reach it.
-// <LOG_DIR> is replaced by YARN.
-func command(binary, log string) []string {
-	return []string{fmt.Sprintf("exec ./%s 1><LOG_DIR>/%s.out 2><LOG_DIR>/%s.err", binary, log, log)}
+// command is what bash runs: the program takes its place, so that no shell stays beside it and signals reach it. A file that the system does not
+// run is compared with its hash then, and what is wrong with it goes to where the NodeManager takes its diagnostics from: a start that
+// succeeds does not pay for that. <LOG_DIR> is replaced by YARN, which puts the whole between double quotes: no $ and none of them here.
+//
+// Source: ContainerLaunch.ShellScriptBuilder, UnixShellScriptBuilder.command, Hadoop 3.4.
+func command(binary, log string, f container.File) []string {
+	uri := f.URI
+	if strings.Trim(uri, plain) != "" {
+		uri = f.Name // its folder has characters that a shell knows
+	}
+	return []string{fmt.Sprintf("shopt -s execfail; exec ./%[1]s 1><LOG_DIR>/%[2]s.out 2><LOG_DIR>/%[2]s.err; "+
+		"echo '%[3]s  %[1]s' | sha256sum --status -c - || "+
+		"echo '%[1]s: the content of the staged file %[4]s does not match its name: remove the file and submit again' | tee -a <LOG_DIR>/prelaunch.err >&2; exit 126",
+		binary, log, f.SHA256, uri)}
 }
+
+// plain are the characters of a URI that mean nothing to a shell between single quotes in double ones.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:/._-+@%~,="
 
 // environment are the variables of a container: those of the Go runtime, and the user's own (containerized.*.env.*), which win.
 func environment(c config.Configuration, limit config.Bytes, cores int, prefix string) map[string]string {
@@ -71,7 +84,7 @@ func launch(app *container.Application, name, log string, binary container.File,
 	if err != nil {
 		return nil, err
 	}
-	lc := yarn.LaunchContext(command(name, log), maps.Clone(env), map[string]*yarnpb.LocalResourceProto{name: res}, tokens)
+	lc := yarn.LaunchContext(command(name, log, binary), maps.Clone(env), map[string]*yarnpb.LocalResourceProto{name: res}, tokens)
 	for kind, acl := range map[yarnpb.ApplicationAccessTypeProto]string{
 		yarnpb.ApplicationAccessTypeProto_APPACCESS_VIEW_APP:   config.YarnViewACLs.Value(app.Config),
 		yarnpb.ApplicationAccessTypeProto_APPACCESS_MODIFY_APP: config.YarnModifyACLs.Value(app.Config),

@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -32,7 +33,7 @@ type Artifact struct {
 // Progress is told while files are staged; Sent of Total bytes of Name. Calls come from several goroutines, one at a time for a name.
 type Progress func(name string, sent, total int64)
 
-// Put stages one local file. Nothing is sent when the content is there already.
+// Put stages one local file. Nothing is sent when the content is there already, by its name, its size and samples of it.
 //
 // Errors: *Error for the store, else a plain error that names the local file.
 func (s *Store) Put(ctx context.Context, file string, progress Progress) (Artifact, error) {
@@ -51,7 +52,7 @@ func (s *Store) Put(ctx context.Context, file string, progress Progress) (Artifa
 	a.URI = s.fs.URI() + p
 	info, err := s.fs.Stat(ctx, p)
 	switch {
-	case err == nil && !info.IsDir && info.Size == a.Size:
+	case err == nil && !info.IsDir && info.Size == a.Size && s.same(ctx, in, p, a.Size):
 	case err == nil || errors.Is(err, iofs.ErrNotExist):
 		if _, err := in.Seek(0, io.SeekStart); err != nil {
 			return a, fmt.Errorf("staging: read %s: %w", file, err)
@@ -75,9 +76,33 @@ func (s *Store) Put(ctx context.Context, file string, progress Progress) (Artifa
 	return a, nil
 }
 
+// sample is how much of a file that is there already is compared, at its start, in its middle and at its end.
+const sample = 4 << 10
+
+// same compares samples of the staged file with the local one: a file that was written over, or that a disk gave back as zeros, is not taken for
+// what its name says. A store that cannot be read now is no reason to send the file again: its containers will check it, too.
+func (s *Store) same(ctx context.Context, in io.ReaderAt, p string, size int64) bool {
+	r, err := s.fs.Open(ctx, p)
+	if err != nil {
+		return true
+	}
+	defer r.Close() //nolint:errcheck // only read
+	var here, there [sample]byte
+	for _, off := range []int64{0, size / 2, max(0, size-sample)} {
+		n, err := in.ReadAt(here[:min(sample, size-off)], off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return true // the read of the whole told already
+		}
+		if m, err := r.ReadAt(there[:n], off); err == nil && !bytes.Equal(here[:n], there[:m]) {
+			return false
+		}
+	}
+	return true
+}
+
 // upload writes the file into the day's folder of uploads, and gives it its name when it is complete. What a process that was killed leaves
 // there is removed by Sweep.
-func (s *Store) upload(ctx context.Context, in io.Reader, p string, a Artifact, progress Progress) (int64, error) {
+func (s *Store) upload(ctx context.Context, in *os.File, p string, a Artifact, progress Progress) (int64, error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails, by its contract
 	tmp := path.Join(s.uploads(), hex.EncodeToString(random[:])+"-"+a.Name)
@@ -98,7 +123,7 @@ func (s *Store) upload(ctx context.Context, in io.Reader, p string, a Artifact, 
 	}
 	// Somebody else may have staged the same content meanwhile. Replacing it would change its time under applications that hold it.
 	if err == nil {
-		if info, serr := s.fs.Stat(ctx, p); serr == nil && info.Size == a.Size {
+		if info, serr := s.fs.Stat(ctx, p); serr == nil && info.Size == a.Size && s.same(ctx, in, p, a.Size) {
 			return n, w.Abort()
 		}
 		err = w.Close()

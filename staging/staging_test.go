@@ -3,6 +3,7 @@ package staging
 import (
 	"context"
 	"errors"
+	"io"
 	iofs "io/fs"
 	"os"
 	"path"
@@ -166,6 +167,47 @@ func TestVisibilityFollowsPermissions(t *testing.T) {
 	}
 	if r, _ := a.Resource(); r.GetVisibility() != yarnpb.LocalResourceVisibilityProto_PRIVATE {
 		t.Errorf("behind a closed home: %v", r.GetVisibility())
+	}
+}
+
+// A staged file whose content was replaced by as many bytes is sent again, a whole one is not.
+func TestDamagedFileIsSentAgain(t *testing.T) {
+	content := strings.Repeat("program ", 10_000)
+	for name, damaged := range map[string]string{
+		"zeros": strings.Repeat("\x00", len(content)), "start": "x" + content[1:], "end": content[:len(content)-1] + "x",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := mem.New("nn")
+			job := local(t, "job", content)
+			a, err := open(t, f).Put(t.Context(), job, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := strings.TrimPrefix(a.URI, f.URI())
+			w, err := f.Create(t.Context(), p, true)
+			if err == nil {
+				_, err = io.WriteString(w, damaged)
+			}
+			if err == nil {
+				err = w.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, err = open(t, f).Put(t.Context(), job, nil); err != nil || a.Sent != int64(len(content)) {
+				t.Errorf("sent %d bytes, %v", a.Sent, err)
+			}
+			if a, err = open(t, f).Put(t.Context(), job, nil); err != nil || a.Sent != 0 {
+				t.Errorf("sent %d bytes again, %v", a.Sent, err)
+			}
+			r, err := f.Open(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(r); err != nil || string(got) != content {
+				t.Errorf("content: %v", err)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package submit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	iofs "io/fs"
 	"maps"
 	"net/url"
@@ -165,7 +166,7 @@ func TestSubmission(t *testing.T) {
 			t.Errorf("a secret in the environment: %s", kv.GetKey())
 		}
 	}
-	if cmd := strings.Join(seen.Context.GetCommand(), " "); cmd != "exec ./thalweg-appmaster 1><LOG_DIR>/jobmanager.out 2><LOG_DIR>/jobmanager.err" {
+	if cmd := strings.Join(seen.Context.GetCommand(), " "); !strings.Contains(cmd, "exec ./thalweg-appmaster 1><LOG_DIR>/jobmanager.out 2><LOG_DIR>/jobmanager.err;") || strings.ContainsAny(cmd, "$\"`\\") {
 		t.Errorf("command %q", cmd)
 	}
 	if n := len(seen.Context.GetLocalResources()); n != 1 {
@@ -296,7 +297,8 @@ func TestInterruptedSubmissionLeavesNothing(t *testing.T) {
 	}
 }
 
-// Folders of applications that were killed from outside are removed by a later submission; what YARN does not know stays.
+// Folders of applications that were killed from outside, and of those that were never submitted, are removed by a later submission.
+// What another cluster may run stays.
 func TestSweep(t *testing.T) {
 	r := newRig(t)
 	res, err := submit.Submit(t.Context(), r.req)
@@ -310,32 +312,48 @@ func TestSweep(t *testing.T) {
 	if err := r.fs.Mkdir(t.Context(), foreign, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	old := aged{r.fs}
+	// A client that was killed before it submitted, and one that may be about to.
+	lost := fmt.Sprintf("/user/ann/.thalweg/application_%d_9999", res.ID.ClusterTimestamp)
+	going := fmt.Sprintf("/user/ann/.thalweg/application_%d_9998", res.ID.ClusterTimestamp)
+	for _, dir := range []string{foreign + "/ha", lost + "/lib-2026-11", going} {
+		if err := r.fs.Mkdir(t.Context(), dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := aged{r.fs, map[string]time.Duration{foreign: 1000 * time.Hour, lost: 25 * time.Hour}}
 	r.fs = old
 	if _, err := submit.Submit(t.Context(), r.req); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(10 * time.Second)
 	for time.Now().Before(deadline) { // a submission does not wait for its sweep: the next one may finish it
-		if !slices.Contains(r.files(), "/user/ann/.thalweg/"+res.ID.String()) {
+		if left := r.files(); !slices.Contains(left, "/user/ann/.thalweg/"+res.ID.String()) && !slices.Contains(left, lost) {
 			break
 		}
 		if _, err := submit.Submit(t.Context(), r.req); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if slices.Contains(r.files(), "/user/ann/.thalweg/"+res.ID.String()) || !slices.Contains(r.files(), foreign) {
-		t.Errorf("files: %v", r.files())
+	left := r.files()
+	if slices.Contains(left, "/user/ann/.thalweg/"+res.ID.String()) || slices.Contains(left, lost) || !slices.Contains(left, foreign+"/ha") || !slices.Contains(left, going) {
+		t.Errorf("files: %v", left)
 	}
 }
 
-// aged shows every folder as an hour old.
-type aged struct{ fs.FileSystem }
+// aged shows every folder as an hour old, or as old as it says.
+type aged struct {
+	fs.FileSystem
+	ages map[string]time.Duration
+}
 
 func (a aged) List(ctx context.Context, dir string) ([]fs.Info, error) {
 	list, err := a.FileSystem.List(ctx, dir)
 	for i := range list {
-		list[i].ModTime = time.Now().Add(-time.Hour)
+		age := time.Hour
+		if d, ok := a.ages[list[i].Path]; ok {
+			age = d
+		}
+		list[i].ModTime = time.Now().Add(-age)
 	}
 	return list, err
 }

@@ -2,6 +2,8 @@ package submit
 
 import (
 	"context"
+	"errors"
+	mrand "math/rand/v2"
 	"path"
 	"time"
 
@@ -18,7 +20,17 @@ const (
 	sweepTimeout = 2 * time.Second
 	sweepAge     = time.Minute // younger folders may belong to a submission that is going on
 	sweepMost    = 20
+	sweepUnknown = 24 * time.Hour
 )
+
+func ended(s yarnpb.YarnApplicationStateProto) bool {
+	switch s {
+	case yarnpb.YarnApplicationStateProto_FINISHED, yarnpb.YarnApplicationStateProto_FAILED, yarnpb.YarnApplicationStateProto_KILLED:
+		return true
+	default:
+		return false
+	}
+}
 
 // Forget removes the folder of an application that has ended without having had the time to do it. It is looked for where c has the staging root.
 func Forget(ctx context.Context, files *fs.Registry, c config.Configuration, hadoop *conf.Configuration, user string, id yarn.ApplicationID) error {
@@ -34,8 +46,10 @@ func Forget(ctx context.Context, files *fs.Registry, c config.Configuration, had
 	return staging.RemoveApplication(ctx, f, path.Join(p, id.String()))
 }
 
-// sweep removes the folders of applications that YARN says have ended: those that were killed from outside had no time to do it. What
-// YARN does not know stays, since it may run on another cluster that shares the file system. Then it removes the files of past months that no
+// sweep removes the folders of applications that YARN says have ended, with their high-availability data: those that were killed from outside had
+// no time to do it. The same for applications that this ResourceManager gave an id a day ago and does not know: their client was killed before
+// it had submitted them, or they ended so long ago that they are forgotten. What else YARN does not know stays, since it may run on
+// another cluster that shares the file system. Checkpoints and savepoints are in other folders. Then it removes the files of past months that no
 // application uses. Nothing that goes wrong here matters.
 func (s *submission) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
@@ -44,6 +58,7 @@ func (s *submission) sweep(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	mrand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) // many that run must not hide one that ended
 	n := 0
 	for _, info := range list {
 		id, err := yarn.ParseApplicationID(path.Base(info.Path))
@@ -54,15 +69,14 @@ func (s *submission) sweep(ctx context.Context) {
 			break
 		}
 		rep, err := s.YARN.Report(ctx, id)
-		if err != nil {
+		switch {
+		case errors.Is(err, yarn.ErrApplicationNotFound) && id.ClusterTimestamp == s.res.ID.ClusterTimestamp && time.Since(info.ModTime) > sweepUnknown:
+		case err == nil && ended(rep.GetYarnApplicationState()):
+		default:
 			continue
 		}
-		switch rep.GetYarnApplicationState() {
-		case yarnpb.YarnApplicationStateProto_FINISHED, yarnpb.YarnApplicationStateProto_FAILED, yarnpb.YarnApplicationStateProto_KILLED:
-			if err := s.store.FS().Remove(ctx, info.Path, true); err == nil {
-				s.Logger.Info().Stringer("app_id", id).Msg("folder of an ended application removed")
-			}
-		default:
+		if err := s.store.FS().Remove(ctx, info.Path, true); err == nil {
+			s.Logger.Info().Stringer("app_id", id).Msg("folder of an ended application removed")
 		}
 	}
 	if removed, err := s.store.Sweep(ctx); err == nil && len(removed) > 0 {

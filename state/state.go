@@ -77,6 +77,19 @@ type TableDesc[K comparable, V any] struct {
 	Name  string
 	Key   serde.Codec[K]
 	Value serde.Codec[V]
+	// Adapt, when set, gives the decoder of values that were stored with another schema, in place of serde.Migrating; at is when TTL was
+	// first seen enabled for such values, in milliseconds.
+	Adapt func(stored serde.Schema, at int64) (serde.Codec[V], error)
+	// TTL lets values expire; nil keeps them.
+	TTL *TTL[V]
+}
+
+// Reader returns the codec whose Decode reads values that were stored with a schema.
+func (d *TableDesc[K, V]) Reader(stored serde.Schema, at int64) (serde.Codec[V], error) {
+	if d.Adapt == nil || serde.Same(stored, d.Value.Schema()) {
+		return serde.Migrating(d.Value, stored)
+	}
+	return d.Adapt(stored, at)
 }
 
 // TimersDesc describes a timer set.

@@ -50,6 +50,18 @@ func OpenTable[K comparable, V any](b state.Backend, desc state.TableDesc[K, V])
 	}
 }
 
+// OpenMap opens a map table of b, with its restored entries.
+func OpenMap[K, S comparable, V any](b state.Backend, desc state.MapDesc[K, S, V]) (state.MapTable[K, S, V], error) {
+	switch b := b.(type) {
+	case *hashmap.Backend:
+		return hashmap.OpenMap(b, desc)
+	case *pebble.Backend:
+		return pebble.OpenMap(b, desc)
+	default:
+		return nil, fmt.Errorf("backend: open map %q: unknown backend %T", desc.Name, b)
+	}
+}
+
 // OpenTimers opens a timer set of b, with its restored timers.
 func OpenTimers[K comparable](b state.Backend, desc state.TimersDesc[K]) (state.Timers[K], error) {
 	switch b := b.(type) {

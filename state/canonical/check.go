@@ -40,15 +40,41 @@ func checkMeta(stored, updated state.TableMeta) error {
 	if stored.Kind != updated.Kind {
 		return fmt.Errorf("state %q: stored as %s, now %s", stored.Name, stored.Kind, updated.Kind)
 	}
+	if was, is := stored.Key.Kind == state.KindPair, updated.Key.Kind == state.KindPair; was != is {
+		return fmt.Errorf("state %q: stored as %s, now %s", stored.Name, mapOrNot(was), mapOrNot(is))
+	}
 	if !serde.Same(stored.Key, updated.Key) {
 		return fmt.Errorf("state %q: the key changed: stored %s, now %s; keys cannot be migrated", stored.Name, stored.Key.String(), updated.Key.String())
 	}
 	if stored.Kind == KindTable {
-		if err := serde.Compatible(stored.Value, updated.Value); err != nil {
+		if err := compatible(stored.Value, updated.Value); err != nil {
 			return fmt.Errorf("state %q: value: %w", stored.Name, err)
 		}
 	}
 	return nil
+}
+
+func mapOrNot(isMap bool) string {
+	if isMap {
+		return "map state"
+	}
+	return "one value per key"
+}
+
+// compatible is serde.Compatible for values with or without a time of last access, and lists of such.
+func compatible(stored, updated serde.Schema) error {
+	stored, updated = untimed(stored), untimed(updated)
+	if stored.Kind == state.KindList && updated.Kind == state.KindList && stored.Elem != nil && updated.Elem != nil {
+		return serde.Compatible(untimed(*stored.Elem), untimed(*updated.Elem))
+	}
+	return serde.Compatible(stored, updated)
+}
+
+func untimed(s serde.Schema) serde.Schema {
+	if s.Kind == state.KindTimed && s.Elem != nil {
+		return *s.Elem
+	}
+	return s
 }
 
 // DecodeKey decodes an entry's key and checks that it is in the group that it was found in. The key is a view when the codec's
@@ -58,7 +84,7 @@ func DecodeKey[K comparable](c serde.Codec[K], e *Entry, maxParallelism int) (st
 	if err != nil {
 		return state.Key[K]{}, err
 	}
-	h := state.Hash32(e.Key)
+	h := state.HashEncoded(c, e.Key)
 	if n != len(e.Key) || int(state.GroupOf(h, maxParallelism)) != e.Group {
 		return state.Key[K]{}, fmt.Errorf("key in key group %d does not belong there: %w", e.Group, ErrCorrupt)
 	}

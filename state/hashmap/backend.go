@@ -123,7 +123,7 @@ func (b *Backend) endRestore() error {
 }
 
 // add registers a new set after fill has read its restored entries.
-func add[K comparable, V any](b *Backend, s set, key serde.Codec[K], value serde.Codec[V], load func(value serde.Codec[V], r *canonical.Reader) error) error {
+func add[V any](b *Backend, s set, reader func(stored serde.Schema) (serde.Codec[V], error), load func(value serde.Codec[V], r *canonical.Reader) error) error {
 	m := s.meta()
 	if b.closed {
 		return fmt.Errorf("hashmap: open %q: backend is closed", m.Name)
@@ -135,10 +135,10 @@ func add[K comparable, V any](b *Backend, s set, key serde.Codec[K], value serde
 		if err := canonical.CheckMeta(old, m); err != nil {
 			return fmt.Errorf("hashmap: open: %w", err)
 		}
-		stored := value
+		var stored serde.Codec[V]
 		if m.Kind == canonical.KindTable {
 			var err error
-			if stored, err = serde.Migrating(value, old.Value); err != nil {
+			if stored, err = reader(old.Value); err != nil {
 				return fmt.Errorf("hashmap: open %q: value: %w", m.Name, err)
 			}
 		}

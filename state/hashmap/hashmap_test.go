@@ -19,3 +19,5 @@ func TestModel(t *testing.T) { statetest.Model(t, factory) }
 func BenchmarkState(b *testing.B) { statetest.Bench(b, factory, 0) }
 
 func TestSuite(t *testing.T) { statetest.Suite(t, factory, factory) }
+
+func TestMaps(t *testing.T) { statetest.Maps(t, factory) }

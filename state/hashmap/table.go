@@ -14,17 +14,34 @@ import (
 
 // OpenTable returns the table with the restored entries of its name. Opening a name again with the same types returns the same table.
 func OpenTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V]) (state.Table[K, V], error) {
+	t, err := openTable(b, desc, nil)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// openTable opens a table; with owner set, its entries are found by owner, too.
+func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owner func(*K) uint32) (*table[K, V], error) {
 	if s, ok := b.names[desc.Name]; ok {
 		t, ok := s.(*table[K, V])
 		if !ok {
-			return nil, fmt.Errorf("hashmap: open %q: it is open already as another kind or with other types", desc.Name)
+			return nil, openTwice(desc.Name)
 		}
 		return t, nil
 	}
 	t := &table[K, V]{b: b, desc: desc, clock: b.clock, pool: slots.NewPool[K, V](b.clock), spaces: map[state.Namespace]*slots.Space[K, V]{}}
+	if owner != nil {
+		t.owner, t.chains = owner, map[state.Namespace]*slots.Chains{}
+	}
 	t.mutable = serde.Mutable(desc.Value)
 	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
-	if err := add(b, t, desc.Key, desc.Value, t.load); err != nil {
+	now := int64(0)
+	if desc.TTL != nil {
+		now = desc.TTL.Now()
+	}
+	reader := func(stored serde.Schema) (serde.Codec[V], error) { return t.desc.Reader(stored, now) }
+	if err := add(b, t, reader, t.load); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -48,6 +65,12 @@ type table[K comparable, V any] struct {
 	spaces                    map[state.Namespace]*slots.Space[K, V]
 	n                         int
 	mutable, copyKey, copyVal bool
+	owner                     func(*K) uint32 // of maps
+	chains                    map[state.Namespace]*slots.Chains
+	hand                      struct { // of Sweep
+		order []state.Namespace
+		page  int
+	}
 }
 
 // space returns the space of ns, nil when it holds nothing.
@@ -112,8 +135,11 @@ func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slot
 	if t.copyKey {
 		key = t.desc.Key.Clone(key)
 	}
-	_, p, i := s.Insert(k.Hash, key)
+	id, p, i := s.Insert(k.Hash, key)
 	t.n++
+	if t.owner != nil {
+		t.chain(ns, id, &key)
+	}
 	return p, i, false
 }
 
@@ -143,12 +169,8 @@ func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 	if !ok {
 		return nil
 	}
-	s.Delete(id)
-	t.n--
-	if s.Len() == 0 {
-		return t.DropNamespace(ns)
-	}
-	return nil
+	t.remove(s, ns, id)
+	return t.dropEmpty(s, ns)
 }
 
 // Namespaces implements state.Table.
@@ -192,6 +214,7 @@ func (t *table[K, V]) DropNamespace(ns state.Namespace) error {
 	t.n -= s.Len()
 	s.Drop()
 	delete(t.spaces, ns)
+	delete(t.chains, ns)
 	return nil
 }
 
@@ -211,6 +234,9 @@ func (t *table[K, V]) size() int64 {
 func (t *table[K, V]) freeze() view {
 	t.last.page = nil
 	v := &tableView[K, V]{key: t.desc.Key, value: t.desc.Value}
+	if t.desc.TTL != nil && t.desc.TTL.Snapshots {
+		v.live, v.now = t.desc.TTL.Live, t.desc.TTL.Now()
+	}
 	for ns, s := range t.spaces {
 		v.parts = append(v.parts, frozen[K, V]{ns, slices.Clone(s.Pages())})
 	}

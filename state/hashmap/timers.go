@@ -1,7 +1,6 @@
 package hashmap
 
 import (
-	"fmt"
 	"slices"
 	"unsafe"
 
@@ -16,13 +15,13 @@ func OpenTimers[K comparable](b *Backend, desc state.TimersDesc[K]) (state.Timer
 	if s, ok := b.names[desc.Name]; ok {
 		t, ok := s.(*timers[K])
 		if !ok {
-			return nil, fmt.Errorf("hashmap: open %q: it is open already as another kind or with other types", desc.Name)
+			return nil, openTwice(desc.Name)
 		}
 		return t, nil
 	}
 	t := &timers[K]{b: b, desc: desc, set: timerset.New[K](b.clock)}
 	load := func(_ serde.Codec[K], r *canonical.Reader) error { return t.load(r) }
-	if err := add(b, t, desc.Key, desc.Key, load); err != nil {
+	if err := add(b, t, nil, load); err != nil {
 		return nil, err
 	}
 	return t, nil

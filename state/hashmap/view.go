@@ -72,6 +72,8 @@ type tableView[K comparable, V any] struct {
 	refs  refs
 	kb    []byte
 	vb    []byte
+	live  func(v V, now int64) (V, bool, bool) // nil: nothing expires
+	now   int64
 }
 
 func (v *tableView[K, V]) prepare(ctx context.Context, maxParallelism int, rng state.Range) (err error) {
@@ -83,8 +85,14 @@ func (v *tableView[K, V]) write(w *canonical.Writer, index, group int) error {
 	for _, ref := range v.refs.group(group) {
 		part := &v.parts[ref>>32]
 		p, i := part.pages[uint32(ref)/slots.PageLen], uint32(ref)%slots.PageLen
+		if v.live == nil {
+			v.vb = v.value.Append(v.vb[:0], p.Vals[i])
+		} else if left, keep, _ := v.live(p.Vals[i], v.now); keep {
+			v.vb = v.value.Append(v.vb[:0], left)
+		} else {
+			continue
+		}
 		v.kb = v.key.Append(v.kb[:0], p.Keys[i])
-		v.vb = v.value.Append(v.vb[:0], p.Vals[i])
 		if err := w.Entry(index, part.ns, v.kb, v.vb); err != nil {
 			return err
 		}

@@ -75,8 +75,10 @@ type set interface {
 	number() uint16
 	// flush adds everything not stored yet to the batch and takes it as stored.
 	flush(batch *pdb.Batch) error
-	// current returns a stored value in the newest encoding.
-	current(stored []byte, scratch []byte) ([]byte, error)
+	// current returns a stored value in the newest encoding; live is false when it has expired at now.
+	current(stored []byte, scratch []byte, now int64) (v []byte, live bool, err error)
+	// now is the time for current, math.MinInt64 when nothing is left out. It runs on the task's goroutine.
+	now() int64
 	// size is the estimated bytes of what evict can free.
 	size() int64
 	// evict frees a part of the cache.
@@ -96,6 +98,28 @@ type setMeta struct {
 	Kind   string         `json:"kind"`
 	Key    serde.Schema   `json:"key"`
 	Values []serde.Schema `json:"values"` // by version
+	// Since is, for versions whose values have no time of last access, when TTL was first seen enabled: their time.
+	Since map[int]int64 `json:"since,omitempty"`
+}
+
+// since returns that time of a version; it is now when TTL was not enabled before.
+func (b *Backend) since(m *setMeta, version int, ttl bool, now func() int64) int64 {
+	bare := m.Values[version]
+	if bare.Kind == state.KindList && bare.Elem != nil {
+		bare = *bare.Elem
+	}
+	if !ttl || bare.Kind == state.KindTimed {
+		return 0
+	}
+	at, ok := m.Since[version]
+	if !ok {
+		if m.Since == nil {
+			m.Since = map[int]int64{}
+		}
+		at = now()
+		m.Since[version], b.metaChanged = at, true
+	}
+	return at
 }
 
 func (m *dbMeta) find(name string) *setMeta {

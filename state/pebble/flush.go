@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 
 	pdb "github.com/cockroachdb/pebble/v2"
@@ -178,15 +179,26 @@ func (t *table[K, V]) evictInto(batch *pdb.Batch) error {
 }
 
 // current implements set.
-func (t *table[K, V]) current(stored, scratch []byte) ([]byte, error) {
-	if len(stored) > 0 && stored[0] == t.version {
-		return stored[1:], nil
+func (t *table[K, V]) current(stored, scratch []byte, now int64) ([]byte, bool, error) {
+	newest := len(stored) > 0 && stored[0] == t.version
+	if newest && now == math.MinInt64 {
+		return stored[1:], true, nil
 	}
 	v, err := t.decode(stored)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return t.desc.Value.Append(scratch[:0], v), nil
+	if now != math.MinInt64 {
+		left, keep, changed := t.desc.TTL.Live(v, now)
+		if !keep {
+			return nil, false, nil
+		}
+		if newest && !changed {
+			return stored[1:], true, nil
+		}
+		v = left
+	}
+	return t.desc.Value.Append(scratch[:0], v), true, nil
 }
 
 // findNamespaces learns what a restored store holds.
@@ -215,7 +227,7 @@ func (t *table[K, V]) loadCanonical() error {
 	if !ok {
 		return nil
 	}
-	from, err := serde.Migrating(t.desc.Value, old.Value)
+	from, err := t.desc.Reader(old.Value, t.ttlNow())
 	if err != nil {
 		return err
 	}

@@ -44,3 +44,7 @@ func BenchmarkStateSmall(b *testing.B) { statetest.Bench(b, plain, 64<<20) }
 
 func TestSuite(t *testing.T)     { statetest.Suite(t, plain, heap) }
 func TestSuiteTiny(t *testing.T) { statetest.Suite(t, tiny, plain) }
+
+func TestMaps(t *testing.T)         { statetest.Maps(t, plain) }
+func TestMapsTiny(t *testing.T)     { statetest.Maps(t, tiny) }
+func TestMapsExchange(t *testing.T) { statetest.Maps(t, heap, plain, tiny) }

@@ -288,7 +288,7 @@ func (b *Backend) merge(from *setMeta) (*setMeta, []byte, error) {
 		return nil, nil, fmt.Errorf("state %q differs between the files of one snapshot", from.Name)
 	}
 	var versions []byte
-	for _, v := range from.Values {
+	for old, v := range from.Values {
 		at := -1
 		for i := range to.Values {
 			if serde.Same(to.Values[i], v) {
@@ -303,6 +303,12 @@ func (b *Backend) merge(from *setMeta) (*setMeta, []byte, error) {
 			return nil, nil, fmt.Errorf("state %q: more than 256 versions of the value", from.Name)
 		}
 		versions = append(versions, byte(at))
+		if t, ok := from.Since[old]; ok {
+			if to.Since == nil {
+				to.Since = map[int]int64{}
+			}
+			to.Since[at] = max(t, to.Since[at])
+		}
 	}
 	return to, versions, nil
 }

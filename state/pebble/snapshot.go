@@ -118,6 +118,9 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	b.open[f] = struct{}{}
 	b.mu.Unlock()
 	s := &snapshot{id: checkpointID, b: b, f: f, sets: slices.Clone(b.sets)}
+	for _, x := range b.sets {
+		s.times = append(s.times, x.now())
+	}
 	for i := range b.meta.Sets {
 		s.tables = append(s.tables, b.meta.Sets[i].table())
 	}
@@ -142,6 +145,7 @@ type snapshot struct {
 	b      *Backend
 	f      *frozen
 	sets   []set
+	times  []int64 // by set
 	tables []state.TableMeta
 }
 
@@ -215,7 +219,7 @@ func (s *snapshot) writeCanonical(ctx context.Context, sink state.Sink) (state.H
 				prefix := appendGroup(nil, x.number(), g)
 				it.SetBounds(prefix, after(prefix))
 				for ok := it.First(); ok; ok = it.Next() {
-					if scratch, err = copyEntry(w, i, x, metas[i].Kind, it, scratch); err != nil {
+					if scratch, err = copyEntry(w, i, x, metas[i].Kind, it, s.times[i], scratch); err != nil {
 						return err
 					}
 				}
@@ -228,7 +232,7 @@ func (s *snapshot) writeCanonical(ctx context.Context, sink state.Sink) (state.H
 	})
 }
 
-func copyEntry(w *canonical.Writer, index int, x set, kind string, it *pdb.Iterator, scratch []byte) ([]byte, error) {
+func copyEntry(w *canonical.Writer, index int, x set, kind string, it *pdb.Iterator, now int64, scratch []byte) ([]byte, error) {
 	k := it.Key()
 	if kind == canonical.KindTimers {
 		return scratch, w.Timer(index, ordered(k[tablePrefix:]), ordered(k[groupPrefix:]), k[timerPrefix:])
@@ -237,8 +241,8 @@ func copyEntry(w *canonical.Writer, index int, x set, kind string, it *pdb.Itera
 	if err != nil {
 		return scratch, err
 	}
-	v, err := x.current(stored, scratch)
-	if err != nil {
+	v, live, err := x.current(stored, scratch, now)
+	if err != nil || !live {
 		return scratch, err
 	}
 	return scratch, w.Entry(index, ordered(k[groupPrefix:]), k[tablePrefix:], v)

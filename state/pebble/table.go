@@ -17,6 +17,15 @@ import (
 
 // OpenTable returns the table with the restored entries of its name. Opening a name again with the same types returns the same table.
 func OpenTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V]) (state.Table[K, V], error) {
+	t, err := openTable(b, desc, nil)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// openTable opens a table; with owner set, its cached entries are found by owner, too.
+func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owner func(*K) uint32) (*table[K, V], error) {
 	if s, ok := b.names[desc.Name]; ok {
 		t, ok := s.(*table[K, V])
 		if !ok {
@@ -24,14 +33,14 @@ func OpenTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V]) (sta
 		}
 		return t, nil
 	}
-	t := &table[K, V]{b: b, desc: desc, start: b.cfg.Range.Start, pool: slots.NewPool[K, entry[V]](slots.NewClock()), spaces: map[state.Namespace]*nspace[K, V]{}}
+	t := &table[K, V]{b: b, desc: desc, owner: owner, start: b.cfg.Range.Start, pool: slots.NewPool[K, entry[V]](slots.NewClock()), spaces: map[state.Namespace]*nspace[K, V]{}}
 	m, stored, err := b.register(t.describe())
 	if err != nil {
 		return nil, err
 	}
 	t.id, t.version = m.ID, byte(len(m.Values)-1)
 	for v, schema := range m.Values {
-		c, err := serde.Migrating(desc.Value, schema)
+		c, err := desc.Reader(schema, b.since(m, v, desc.TTL != nil, t.ttlNow))
 		if err != nil {
 			return nil, fmt.Errorf("pebble: open %q: value, version %d: %w", desc.Name, v, err)
 		}
@@ -72,6 +81,7 @@ type nspace[K comparable, V any] struct {
 	present int      // cached entries that are not gone
 	stored  groupSet // key groups that may have entries in Pebble
 	dirty   []uint32 // pages with dirty slots, and perhaps some without
+	chains  slots.Chains
 }
 
 // mark notes that an entry is to be written.
@@ -113,6 +123,8 @@ type table[K comparable, V any] struct {
 		order []state.Namespace
 		page  int
 	}
+	owner func(*K) uint32 // of maps
+	ttl   sweeper
 }
 
 func (t *table[K, V]) describe() state.TableMeta {
@@ -257,6 +269,9 @@ func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Pa
 		key = t.desc.Key.Clone(key)
 	}
 	id, p, i := s.space.Insert(k.Hash, key)
+	if t.owner != nil {
+		s.chains.Add(t.owner(&key), id)
+	}
 	t.cached++
 	t.b.used += t.cost
 	return id, p, i, nil
@@ -334,6 +349,9 @@ func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 
 // remove takes an entry out of the cache.
 func (t *table[K, V]) remove(s *nspace[K, V], id uint32) {
+	if t.owner != nil {
+		s.chains.Remove(id)
+	}
 	s.space.Delete(id)
 	t.cached--
 	t.b.used -= t.cost
@@ -394,7 +412,7 @@ func (t *table[K, V]) scanStored(s *nspace[K, V], fn func(k state.Key[K], stored
 			if err != nil {
 				return err
 			}
-			h := state.Hash32(enc)
+			h := state.HashEncoded(t.desc.Key, enc)
 			if _, cached := s.space.Find(h, key); cached {
 				continue
 			}

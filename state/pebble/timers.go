@@ -70,11 +70,14 @@ func (t *timers[K]) describe() state.TableMeta {
 	return state.TableMeta{Name: t.desc.Name, Kind: canonical.KindTimers, Key: t.desc.Key.Schema(), Stored: -1}
 }
 
-func (t *timers[K]) number() uint16                      { return t.id }
-func (t *timers[K]) size() int64                         { return 0 } // bounded by limit
-func (t *timers[K]) evict() error                        { return nil }
-func (t *timers[K]) current(_, _ []byte) ([]byte, error) { return nil, nil }
-func (t *timers[K]) isNear(at int64) bool                { return t.whole || at < t.horizon }
+func (t *timers[K]) number() uint16 { return t.id }
+func (t *timers[K]) size() int64    { return 0 } // bounded by limit
+func (t *timers[K]) evict() error   { return nil }
+func (t *timers[K]) now() int64     { return 0 }
+func (t *timers[K]) current(_, _ []byte, _ int64) ([]byte, bool, error) {
+	return nil, true, nil
+}
+func (t *timers[K]) isNear(at int64) bool { return t.whole || at < t.horizon }
 func (t *timers[K]) note(k timerset.Key[K], c change) uint32 {
 	id, p, i := t.delta.Insert(k.Hash^uint32(k.At)*0x9e3779b1^uint32(k.NS)*0x85ebca6b, k)
 	p.Vals[i] = c

@@ -77,8 +77,8 @@ type TableDesc[K comparable, V any] struct {
 	Name  string
 	Key   serde.Codec[K]
 	Value serde.Codec[V]
-	// Adapt, when set, gives the decoder of values that were stored with another schema, in place of serde.Migrating; at is when TTL was
-	// first seen enabled for such values, in milliseconds.
+	// Adapt, when set, gives the decoder of values that were stored with another schema, in place of serde.Migrating; at is the time of
+	// their last access in milliseconds, when TTL was enabled after they were stored; 0 leaves them their own.
 	Adapt func(stored serde.Schema, at int64) (serde.Codec[V], error)
 	// TTL lets values expire; nil keeps them.
 	TTL *TTL[V]
@@ -86,10 +86,18 @@ type TableDesc[K comparable, V any] struct {
 
 // Reader returns the codec whose Decode reads values that were stored with a schema.
 func (d *TableDesc[K, V]) Reader(stored serde.Schema, at int64) (serde.Codec[V], error) {
-	if d.Adapt == nil || serde.Same(stored, d.Value.Schema()) {
+	if d.Adapt == nil || at == 0 && serde.Same(stored, d.Value.Schema()) {
 		return serde.Migrating(d.Value, stored)
 	}
 	return d.Adapt(stored, at)
+}
+
+// Restorer is Reader for a restore from the canonical form, which is when TTL counts as enabled.
+func (d *TableDesc[K, V]) Restorer(stored serde.Schema) (serde.Codec[V], error) {
+	if d.TTL == nil || HasTime(stored) {
+		return d.Reader(stored, 0)
+	}
+	return d.Reader(stored, d.TTL.Now())
 }
 
 // TimersDesc describes a timer set.

@@ -33,13 +33,21 @@ const (
 	KindList  = "list"
 )
 
+// HasTime reports whether values, or the elements of lists, are stored with a time of last access.
+func HasTime(s serde.Schema) bool {
+	if s.Kind == KindList && s.Elem != nil {
+		s = *s.Elem
+	}
+	return s.Kind == KindTimed
+}
+
 // TimedCodec encodes the time in 8 bytes, little-endian, then the value.
-func TimedCodec[V any](c serde.Codec[V]) serde.Codec[Timed[V]] { return &timedCodec[V]{c, false, 0} }
+func TimedCodec[V any](c serde.Codec[V]) serde.Codec[Timed[V]] { return &timedCodec[V]{c: c} }
 
 type timedCodec[V any] struct {
-	c      serde.Codec[V]
-	untime bool // stored values have no time; at is theirs
-	at     int64
+	c    serde.Codec[V]
+	bare bool  // stored values have no time
+	at   int64 // the time of what is decoded, when not 0 or when it has none
 }
 
 // Append implements serde.Codec.
@@ -49,7 +57,7 @@ func (c *timedCodec[V]) Append(dst []byte, v Timed[V]) []byte {
 
 // Decode implements serde.Codec.
 func (c *timedCodec[V]) Decode(src []byte) (v Timed[V], n int, err error) {
-	if c.untime {
+	if c.bare {
 		v.At = c.at
 		v.V, n, err = c.c.Decode(src)
 		return v, n, err
@@ -57,7 +65,9 @@ func (c *timedCodec[V]) Decode(src []byte) (v Timed[V], n int, err error) {
 	if len(src) < 8 {
 		return v, 0, &serde.DecodeError{Type: "time of last access", Reason: "input ends"}
 	}
-	v.At = int64(binary.LittleEndian.Uint64(src))
+	if v.At = c.at; v.At == 0 {
+		v.At = int64(binary.LittleEndian.Uint64(src))
+	}
 	v.V, n, err = c.c.Decode(src[8:])
 	return v, n + 8, err
 }
@@ -103,12 +113,13 @@ func Adapt[V any](c serde.Codec[V]) func(serde.Schema, int64) (serde.Codec[V], e
 	}
 }
 
-// AdaptTimed is TableDesc.Adapt for values of c with a time: those stored without one get the time of the restore.
+// AdaptTimed is TableDesc.Adapt for values of c with a time: those stored without one get the time at, and so do those that were
+// stored with one, when at is not 0.
 func AdaptTimed[V any](c serde.Codec[V]) func(serde.Schema, int64) (serde.Codec[Timed[V]], error) {
 	return func(stored serde.Schema, at int64) (serde.Codec[Timed[V]], error) {
 		if stored.Kind == KindTimed && stored.Elem != nil {
 			from, err := serde.Migrating(c, *stored.Elem)
-			return &timedCodec[V]{from, false, 0}, err
+			return &timedCodec[V]{from, false, at}, err
 		}
 		from, err := serde.Migrating(c, stored)
 		return &timedCodec[V]{from, true, at}, err

@@ -56,7 +56,7 @@ func (c ConnectedStreams[A, B]) KeyBy[K comparable](first func(A) K, second func
 }
 
 func connected[A, B, R any](c ConnectedStreams[A, B], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
-	n := c.first.env.add(&graph.Node{Kind: kind, Name: name, In: append(c.first.edges(0), c.second.edges(1)...), Impl: f})
+	n := c.first.env.add(&graph.Node{Kind: kind, Name: name, Stateful: kind == "coprocess", In: append(c.first.edges(0), c.second.edges(1)...), Impl: f})
 	return output[R](c.first.env, n)
 }
 

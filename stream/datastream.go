@@ -147,7 +147,9 @@ func (s DataStream[T]) Union(others ...Stream[T]) DataStream[T] {
 
 // Process runs a function with side outputs and operator state; newFn makes one instance per subtask.
 func (s DataStream[T]) Process[R any](newFn func() ProcessFunction[T, R]) SingleOutputStreamOperator[R] {
-	return next[T, R](s, "process", "Process", operator.Process(newFn))
+	out := next[T, R](s, "process", "Process", operator.Process(newFn))
+	out.node.Stateful = true // it may be
+	return out
 }
 
 // Rebalance deals records out to the next operator's subtasks in turn.

@@ -42,12 +42,11 @@ func (s KeyedStream[K, T]) Reduce(fn func(acc, v T) T) SingleOutputStreamOperato
 // NoTimers in functions that use none.
 type KeyedProcessFunction[K comparable, T, R any] = operator.KeyedProcessFunction[K, T, R]
 
-// RuntimeContext, KeyedContext, Timer and ValueState are what a KeyedProcessFunction works with.
+// RuntimeContext, KeyedContext and Timer are what a KeyedProcessFunction works with; state.go has its state.
 type (
 	RuntimeContext[K comparable] = operator.RuntimeContext[K]
 	KeyedContext[K comparable]   = operator.KeyedContext[K]
 	Timer                        = operator.Timer
-	ValueState[V any]            = operator.ValueState[V]
 )
 
 // NoTimers is embedded by process functions that register no timers and hold nothing to close.

@@ -15,6 +15,13 @@ type (
 	ProcessContext = operator.ProcessContext
 )
 
+// CheckpointedFunction and CheckpointListener are further methods that process functions of every kind may have: SnapshotState runs at
+// each checkpoint before operator state is stored, the others when it is known what became of it.
+type (
+	CheckpointedFunction = operator.CheckpointedFunction
+	CheckpointListener   = operator.CheckpointListener
+)
+
 // Plain is embedded by functions without keys that hold nothing to open or close.
 type Plain struct{}
 

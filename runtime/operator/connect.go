@@ -79,6 +79,7 @@ func CoProcess[A, B, R any](newFn func() CoProcessFunction[A, B, R]) Factory {
 		}
 		o := &coProcessOp[A, B, R]{ctx: ctx, fn: newFn(), out: r, c: newCollector(ctx, r)}
 		o.pc = ProcessContext{&o.c.emission, MinWatermark}
+		o.hooks = newHooks(ctx, o.fn)
 		o.ports = newPorts(o.processFirst, o.processSecond, o.watermark, r.Idle)
 		return o, nil
 	})
@@ -87,11 +88,12 @@ func CoProcess[A, B, R any](newFn func() CoProcessFunction[A, B, R]) Factory {
 type coProcessOp[A, B, R any] struct {
 	Base
 	ports[A, B]
-	ctx *Context
-	fn  CoProcessFunction[A, B, R]
-	out Receiver[R]
-	c   Collector[R]
-	pc  ProcessContext
+	hooks hooks
+	ctx   *Context
+	fn    CoProcessFunction[A, B, R]
+	out   Receiver[R]
+	c     Collector[R]
+	pc    ProcessContext
 }
 
 func (o *coProcessOp[A, B, R]) Open(context.Context) error {
@@ -110,6 +112,10 @@ func (o *coProcessOp[A, B, R]) processSecond(v B, m Meta) error {
 	o.c.m = m
 	return o.c.done(o.fn.ProcessSecond(&o.pc, v, &o.c))
 }
+
+func (o *coProcessOp[A, B, R]) Snapshot(b Barrier) (Snapshot, error) { return o.hooks.snapshotOf(b) }
+func (o *coProcessOp[A, B, R]) CheckpointComplete(id int64) error    { return o.hooks.complete(id) }
+func (o *coProcessOp[A, B, R]) CheckpointAborted(id int64)           { o.hooks.aborted(id) }
 
 func (o *coProcessOp[A, B, R]) watermark(ts int64) error {
 	o.pc.watermark = ts
@@ -130,6 +136,7 @@ func KeyedCoProcess[K comparable, A, B, R any](first KeySelector[K, A], second K
 		}
 		o := &keyedCoProcessOp[K, A, B, R]{keyA: first, keyB: second, fn: newFn(), c: newCollector(ctx, r)}
 		o.init(ctx, first.Codec, &o.c.emission, func(t Timer) error { return o.fn.OnTimer(&o.kc, t, &o.c) }, r.Watermark)
+		o.hooks = newHooks(ctx, o.fn)
 		o.ports = newPorts(o.processFirst, o.processSecond, o.Watermark, r.Idle)
 		return o, nil
 	})

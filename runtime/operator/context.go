@@ -58,7 +58,9 @@ type Context struct {
 	Side map[string]any
 	Mark *Marker
 
-	keyed state.Backend
+	keyed         state.Backend
+	claims        map[claimed]claim // names of user state that are taken
+	subtaskStates map[string]subtaskState
 }
 
 // Marker remembers which operator of the chain runs user code (its Index), so that a panic can be attributed.
@@ -134,16 +136,17 @@ type KeyedBase struct {
 	Ctx *Context
 }
 
-// Snapshot snapshots the keyed backend.
+// Snapshot snapshots the operator's lists and the keyed backend.
 func (k *KeyedBase) Snapshot(b Barrier) (Snapshot, error) {
+	lists := k.Ctx.snapshotLists()
 	if k.Ctx.keyed == nil {
-		return Snapshot{}, nil
+		return Snapshot{Lists: lists}, nil
 	}
 	s, err := k.Ctx.keyed.Snapshot(b.ID, b.Canonical)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("operator %s: snapshot: %w", k.Ctx.Describe(), err)
 	}
-	return Snapshot{Keyed: []state.Snapshot{s}}, nil
+	return Snapshot{Lists: lists, Keyed: []state.Snapshot{s}}, nil
 }
 
 // CheckpointComplete tells the backend.

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/thalweg/thalweg/serde"
@@ -26,51 +25,12 @@ type Timer struct {
 	EventTime bool // else processing time
 }
 
-// RuntimeContext is what a keyed function gets in Open: the subtask's identity and its state handles.
+// RuntimeContext is what a keyed function gets in Open: the subtask's identity and its state handles. Its own methods open keyed state;
+// those of the TaskContext inside open operator state.
 type RuntimeContext[K comparable] struct {
 	TaskContext
 	cur *state.Key[K]
 	key serde.Codec[K]
-}
-
-// ValueState is one value per key.
-type ValueState[V any] struct{ s valueAccess[V] }
-
-type valueAccess[V any] interface {
-	get() (V, bool, error)
-	put(V) error
-	clear() error
-}
-
-// Value returns the current key's value; found is false when there is none.
-func (s ValueState[V]) Value() (v V, found bool, err error) { return s.s.get() }
-
-// Update sets the current key's value.
-func (s ValueState[V]) Update(v V) error { return s.s.put(v) }
-
-// Clear removes the current key's value.
-func (s ValueState[V]) Clear() error { return s.s.clear() }
-
-type keyedValue[K comparable, V any] struct {
-	table state.Table[K, V]
-	cur   *state.Key[K]
-}
-
-func (k *keyedValue[K, V]) get() (V, bool, error) { return k.table.Get(*k.cur, 0) }
-func (k *keyedValue[K, V]) put(v V) error         { return k.table.Put(*k.cur, 0, v) }
-func (k *keyedValue[K, V]) clear() error          { return k.table.Delete(*k.cur, 0) }
-
-// ValueState opens the value state of this name. Names are unique in a function and stable across versions.
-func (r *RuntimeContext[K]) ValueState[V any](name string) (ValueState[V], error) {
-	codec, err := serde.For[V]()
-	if err != nil {
-		return ValueState[V]{}, fmt.Errorf("operator %s: state %q: %w", r.ctx.Describe(), name, err)
-	}
-	t, err := OpenTable(r.ctx, "user-"+name, r.key, codec)
-	if err != nil {
-		return ValueState[V]{}, err
-	}
-	return ValueState[V]{&keyedValue[K, V]{t, r.cur}}, nil
 }
 
 // KeyedContext is what ProcessElement and OnTimer get.
@@ -81,6 +41,16 @@ type KeyedContext[K comparable] struct {
 	proc  state.Timers[K]
 	armed int64 // processing time that a wake-up is set for, 0 for none
 	arm   func()
+	timer bool // a timer is being fired, and this is its time
+	at    int64
+}
+
+// Timestamp is the event time of the record, or the time of the timer; ok is false for records that have none.
+func (c *KeyedContext[K]) Timestamp() (t time.Time, ok bool) {
+	if c.timer {
+		return time.UnixMilli(c.at).UTC(), true
+	}
+	return c.ProcessContext.Timestamp()
 }
 
 // Key is the current key.
@@ -113,6 +83,7 @@ func (c *KeyedContext[K]) DeleteProcessingTimeTimer(t time.Time) error {
 // keyedFunction is what operators that run a user's keyed function share: its context, its timers and its life.
 type keyedFunction[K comparable] struct {
 	KeyedBase
+	hooks   hooks
 	codec   serde.Codec[K]
 	kc      KeyedContext[K]
 	onTimer func(Timer) error
@@ -143,7 +114,29 @@ func (f *keyedFunction[K]) open(fn func(*RuntimeContext[K]) error) (err error) {
 // enter makes a record's key and meta data current.
 func (f *keyedFunction[K]) enter(k state.Key[K], m Meta) {
 	f.Ctx.Enter()
-	f.kc.cur, f.kc.e.m = k, m
+	f.kc.cur, f.kc.e.m, f.kc.timer = k, m, false
+}
+
+// Snapshot lets the function add to its operator state first.
+func (f *keyedFunction[K]) Snapshot(b Barrier) (Snapshot, error) {
+	if err := f.hooks.prepare(b); err != nil {
+		return Snapshot{}, err
+	}
+	return f.KeyedBase.Snapshot(b)
+}
+
+// CheckpointComplete tells the backend and the function.
+func (f *keyedFunction[K]) CheckpointComplete(id int64) error {
+	if err := f.KeyedBase.CheckpointComplete(id); err != nil {
+		return err
+	}
+	return f.hooks.complete(id)
+}
+
+// CheckpointAborted tells the backend and the function.
+func (f *keyedFunction[K]) CheckpointAborted(id int64) {
+	f.KeyedBase.CheckpointAborted(id)
+	f.hooks.aborted(id)
 }
 
 func (f *keyedFunction[K]) Watermark(ts int64) error {
@@ -164,6 +157,7 @@ func (f *keyedFunction[K]) fire(timers state.Timers[K], until int64, event bool)
 			m.TS = NoTimestamp
 		}
 		f.enter(k, m)
+		f.kc.timer, f.kc.at = true, at
 		return f.kc.e.done(f.onTimer(Timer{At: time.UnixMilli(at).UTC(), EventTime: event}))
 	})
 }
@@ -206,6 +200,7 @@ func KeyedProcess[K comparable, T, R any](sel KeySelector[K, T], newFn func() Ke
 		}
 		o := &processOp[K, T, R]{sel: sel, fn: newFn(), out: r, c: newCollector(ctx, r)}
 		o.init(ctx, sel.Codec, &o.c.emission, func(t Timer) error { return o.fn.OnTimer(&o.kc, t, &o.c) }, r.Watermark)
+		o.hooks = newHooks(ctx, o.fn)
 		return o, nil
 	})
 }
@@ -246,15 +241,17 @@ func Process[T, R any](newFn func() ProcessFunction[T, R]) Factory {
 		}
 		o := &plainProcessOp[T, R]{pass: p, fn: newFn(), c: newCollector(ctx, p.out)}
 		o.pc = ProcessContext{&o.c.emission, MinWatermark}
+		o.hooks = newHooks(ctx, o.fn)
 		return o, nil
 	})
 }
 
 type plainProcessOp[T, R any] struct {
 	pass[R]
-	fn ProcessFunction[T, R]
-	c  Collector[R]
-	pc ProcessContext
+	hooks hooks
+	fn    ProcessFunction[T, R]
+	c     Collector[R]
+	pc    ProcessContext
 }
 
 func (o *plainProcessOp[T, R]) Input(int) any { return Receiver[T](o) }
@@ -269,6 +266,10 @@ func (o *plainProcessOp[T, R]) Process(v T, m Meta) error {
 	o.c.m = m
 	return o.c.done(o.fn.ProcessElement(&o.pc, v, &o.c))
 }
+
+func (o *plainProcessOp[T, R]) Snapshot(b Barrier) (Snapshot, error) { return o.hooks.snapshotOf(b) }
+func (o *plainProcessOp[T, R]) CheckpointComplete(id int64) error    { return o.hooks.complete(id) }
+func (o *plainProcessOp[T, R]) CheckpointAborted(id int64)           { o.hooks.aborted(id) }
 
 func (o *plainProcessOp[T, R]) Watermark(ts int64) error {
 	o.pc.watermark = ts

@@ -36,12 +36,7 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	}
 	t.mutable = serde.Mutable(desc.Value)
 	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
-	now := int64(0)
-	if desc.TTL != nil {
-		now = desc.TTL.Now()
-	}
-	reader := func(stored serde.Schema) (serde.Codec[V], error) { return t.desc.Reader(stored, now) }
-	if err := add(b, t, reader, t.load); err != nil {
+	if err := add(b, t, t.desc.Restorer, t.load); err != nil {
 		return nil, err
 	}
 	return t, nil

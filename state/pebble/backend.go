@@ -98,28 +98,27 @@ type setMeta struct {
 	Kind   string         `json:"kind"`
 	Key    serde.Schema   `json:"key"`
 	Values []serde.Schema `json:"values"` // by version
-	// Since is, for versions whose values have no time of last access, when TTL was first seen enabled: their time.
+	// Since is, for versions that were stored before TTL was enabled (again), when that was: the time of their values.
 	Since map[int]int64 `json:"since,omitempty"`
 }
 
-// since returns that time of a version; it is now when TTL was not enabled before.
-func (b *Backend) since(m *setMeta, version int, ttl bool, now func() int64) int64 {
-	bare := m.Values[version]
-	if bare.Kind == state.KindList && bare.Elem != nil {
-		bare = *bare.Elem
+// enabled notes that values get a time from now on, when the newest version is the first after one without.
+func (s *setMeta) enabled(now func() int64) (changed bool) {
+	last := len(s.Values) - 1
+	if last < 1 || !state.HasTime(s.Values[last]) || state.HasTime(s.Values[last-1]) {
+		return false
 	}
-	if !ttl || bare.Kind == state.KindTimed {
-		return 0
+	if _, ok := s.Since[last-1]; ok {
+		return false
 	}
-	at, ok := m.Since[version]
-	if !ok {
-		if m.Since == nil {
-			m.Since = map[int]int64{}
-		}
-		at = now()
-		m.Since[version], b.metaChanged = at, true
+	if s.Since == nil {
+		s.Since = map[int]int64{}
 	}
-	return at
+	at := now()
+	for v := range last {
+		s.Since[v] = at
+	}
+	return true
 }
 
 func (m *dbMeta) find(name string) *setMeta {

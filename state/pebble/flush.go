@@ -227,7 +227,7 @@ func (t *table[K, V]) loadCanonical() error {
 	if !ok {
 		return nil
 	}
-	from, err := t.desc.Reader(old.Value, t.ttlNow())
+	from, err := t.desc.Restorer(old.Value)
 	if err != nil {
 		return err
 	}

@@ -288,10 +288,12 @@ func (b *Backend) merge(from *setMeta) (*setMeta, []byte, error) {
 		return nil, nil, fmt.Errorf("state %q differs between the files of one snapshot", from.Name)
 	}
 	var versions []byte
+	next := 0 // versions stay in order: the last is the newest
 	for old, v := range from.Values {
 		at := -1
-		for i := range to.Values {
-			if serde.Same(to.Values[i], v) {
+		since, dated := from.Since[old]
+		for i := next; i < len(to.Values) && at < 0; i++ {
+			if _, d := to.Since[i]; d == dated && serde.Same(to.Values[i], v) {
 				at = i
 			}
 		}
@@ -303,12 +305,13 @@ func (b *Backend) merge(from *setMeta) (*setMeta, []byte, error) {
 			return nil, nil, fmt.Errorf("state %q: more than 256 versions of the value", from.Name)
 		}
 		versions = append(versions, byte(at))
-		if t, ok := from.Since[old]; ok {
+		if dated {
 			if to.Since == nil {
 				to.Since = map[int]int64{}
 			}
-			to.Since[at] = max(t, to.Since[at])
+			to.Since[at] = max(since, to.Since[at])
 		}
+		next = at + 1
 	}
 	return to, versions, nil
 }

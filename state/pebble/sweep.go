@@ -150,11 +150,3 @@ func (t *table[K, V]) now() int64 {
 	}
 	return t.desc.TTL.Now()
 }
-
-// ttlNow is the processing time, 0 for tables that need none.
-func (t *table[K, V]) ttlNow() int64 {
-	if t.desc.TTL == nil {
-		return 0
-	}
-	return t.desc.TTL.Now()
-}

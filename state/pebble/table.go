@@ -39,8 +39,11 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 		return nil, err
 	}
 	t.id, t.version = m.ID, byte(len(m.Values)-1)
+	if desc.TTL != nil && m.enabled(desc.TTL.Now) {
+		b.metaChanged = true
+	}
 	for v, schema := range m.Values {
-		c, err := desc.Reader(schema, b.since(m, v, desc.TTL != nil, t.ttlNow))
+		c, err := desc.Reader(schema, m.Since[v])
 		if err != nil {
 			return nil, fmt.Errorf("pebble: open %q: value, version %d: %w", desc.Name, v, err)
 		}

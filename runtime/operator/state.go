@@ -1,0 +1,406 @@
+package operator
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/backend"
+)
+
+// The handles below are those of the current key: they are opened once, in Open, and mean another value with each record and timer.
+
+// StateOption is an option of a keyed state.
+type StateOption func(*stateOptions)
+
+type stateOptions struct{ ttl *StateTTLConfig }
+
+// WithTTL lets the state's values expire.
+func WithTTL(c StateTTLConfig) StateOption { return func(o *stateOptions) { o.ttl = &c } }
+
+// KeyedState is any keyed state's handle.
+type KeyedState interface{ table() any }
+
+// keyLister lists the keys that have state in namespace 0.
+type keyLister[K comparable] interface {
+	keys() ([]state.Key[K], error)
+}
+
+// claim notes that a state is opened, and refuses a name that is open as something else. Keyed and operator state have names of their own.
+func (c *Context) claim(name, what string, keyed bool, ttl *StateTTLConfig) error {
+	if name == "" {
+		return fmt.Errorf("operator %s: a state has no name", c.Describe())
+	}
+	if c.claims == nil {
+		c.claims = map[claimed]claim{}
+	}
+	n, key := claim{what, ttl, userSite()}, claimed{name, keyed}
+	old, ok := c.claims[key]
+	if !ok {
+		c.claims[key] = n
+		return nil
+	}
+	if old.what != what {
+		return fmt.Errorf("operator %s: state %q is opened as %s at %s and as %s at %s; give one of them another name", c.Describe(), name, old.what, old.site, what, n.site)
+	}
+	if (old.ttl == nil) != (ttl == nil) || ttl != nil && *old.ttl != *ttl {
+		return fmt.Errorf("operator %s: state %q is opened at %s and at %s with other settings of its time to live", c.Describe(), name, old.site, n.site)
+	}
+	return nil
+}
+
+type claimed struct {
+	name  string
+	keyed bool
+}
+
+type claim struct {
+	what string
+	ttl  *StateTTLConfig
+	site string
+}
+
+// userSite is file:line of the first caller outside of this package.
+func userSite() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !strings.Contains(f.Function, "/runtime/operator.") || strings.HasSuffix(f.File, "_test.go") {
+			return fmt.Sprintf("%s:%d", f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
+		}
+		if !more {
+			return "?"
+		}
+	}
+}
+
+func typeName[T any]() string { return reflect.TypeFor[T]().String() }
+
+// codecFor is the codec of a part of a state.
+func codecFor[V any](c *Context, name, part string) (serde.Codec[V], error) {
+	codec, err := serde.For[V]()
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: state %q, opened at %s: %s: %w", c.Describe(), name, userSite(), part, err)
+	}
+	return codec, nil
+}
+
+func codecForKey[K comparable](c *Context, name string) (serde.Codec[K], error) {
+	codec, err := serde.ForKey[K]()
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: state %q, opened at %s: key: %w", c.Describe(), name, userSite(), err)
+	}
+	return codec, nil
+}
+
+// options claims the name and returns the state's time to live, nil when it lives for ever.
+func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl, error) {
+	var o stateOptions
+	for _, f := range opts {
+		f(&o)
+	}
+	if err := r.ctx.claim(name, what, true, o.ttl); err != nil {
+		return nil, err
+	}
+	if o.ttl == nil {
+		return nil, nil
+	}
+	t, err := newTTL(r.ctx, *o.ttl)
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: state %q, opened at %s: %w", r.ctx.Describe(), name, userSite(), err)
+	}
+	return t, nil
+}
+
+// openTable opens a table of user state.
+func openTable[K comparable, V any](c *Context, desc state.TableDesc[K, V]) (state.Table[K, V], error) {
+	b, err := c.Backend()
+	if err != nil {
+		return nil, err
+	}
+	name := desc.Name
+	desc.Name = "user-" + name
+	t, err := backend.OpenTable(b, desc)
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: state %q: %w", c.Describe(), name, err)
+	}
+	return t, nil
+}
+
+// valueAccess is one value of the current key.
+type valueAccess[V any] interface {
+	get() (V, bool, error)
+	put(V) error
+	// ref is the value for update in place, a zero one when there is none.
+	ref() (*V, bool, error)
+	clear() error
+	table() any
+}
+
+// keyedValue is a value that lives for ever.
+type keyedValue[K comparable, V any] struct {
+	t   state.Table[K, V]
+	cur *state.Key[K]
+}
+
+func (k *keyedValue[K, V]) get() (V, bool, error)  { return k.t.Get(*k.cur, 0) }
+func (k *keyedValue[K, V]) put(v V) error          { return k.t.Put(*k.cur, 0, v) }
+func (k *keyedValue[K, V]) ref() (*V, bool, error) { return k.t.Ref(*k.cur, 0) }
+func (k *keyedValue[K, V]) clear() error           { return k.t.Delete(*k.cur, 0) }
+func (k *keyedValue[K, V]) table() any             { return tableKeys[K, V]{k.t} }
+
+// tableKeys lists a table's keys.
+type tableKeys[K comparable, V any] struct{ t state.Table[K, V] }
+
+func (l tableKeys[K, V]) keys() (out []state.Key[K], err error) {
+	err = l.t.Scan(0, func(k state.Key[K], _ *V) error {
+		out = append(out, k)
+		return nil
+	})
+	return out, err
+}
+
+// openValue opens one value per key, as what.
+func (r *RuntimeContext[K]) openValue[V any](name, what string, codec serde.Codec[V], opts []StateOption) (valueAccess[V], error) {
+	ttl, err := r.options(name, what, opts)
+	if err != nil {
+		return nil, err
+	}
+	if ttl == nil {
+		t, err := openTable(r.ctx, state.TableDesc[K, V]{Name: name, Key: r.key, Value: codec, Adapt: state.Adapt(codec)})
+		return &keyedValue[K, V]{t, r.cur}, err
+	}
+	t, err := openTable(r.ctx, state.TableDesc[K, state.Timed[V]]{Name: name, Key: r.key, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
+		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
+			return v, !ttl.expired(v.At, now), false
+		}}})
+	if err != nil {
+		return nil, err
+	}
+	ttl.sweep(t)
+	return &timedValue[K, V]{t, r.cur, ttl}, nil
+}
+
+// ValueState is one value per key. Source: Flink ValueState.
+type ValueState[V any] struct{ s valueAccess[V] }
+
+// Value returns the current key's value; found is false when there is none. Slices and maps inside are not to be changed.
+func (s ValueState[V]) Value() (v V, found bool, err error) { return s.s.get() }
+
+// Update sets the current key's value.
+func (s ValueState[V]) Update(v V) error { return s.s.put(v) }
+
+// Clear removes the current key's value.
+func (s ValueState[V]) Clear() error { return s.s.clear() }
+
+func (s ValueState[V]) table() any { return s.s.table() }
+
+// ValueState opens the value state of this name. Names are unique in a function and stable across versions.
+func (r *RuntimeContext[K]) ValueState[V any](name string, opts ...StateOption) (ValueState[V], error) {
+	codec, err := codecFor[V](r.ctx, name, "value")
+	if err != nil {
+		return ValueState[V]{}, err
+	}
+	s, err := r.openValue(name, "ValueState["+typeName[V]()+"]", codec, opts)
+	return ValueState[V]{s}, err
+}
+
+// ReducingState is one value per key that everything added is reduced to. Source: Flink ReducingState.
+type ReducingState[V any] struct {
+	s  valueAccess[V]
+	fn func(a, b V) V
+}
+
+// Get returns what the current key's values were reduced to; found is false when there are none.
+func (s ReducingState[V]) Get() (v V, found bool, err error) { return s.s.get() }
+
+// Add reduces v into the current key's value.
+func (s ReducingState[V]) Add(v V) error {
+	old, found, err := s.s.get()
+	if err != nil {
+		return err
+	}
+	if found {
+		v = s.fn(old, v)
+	}
+	return s.s.put(v)
+}
+
+// Clear removes the current key's value.
+func (s ReducingState[V]) Clear() error { return s.s.clear() }
+
+func (s ReducingState[V]) table() any { return s.s.table() }
+
+// ReducingState opens the reducing state of this name. fn must not change its arguments in place.
+func (r *RuntimeContext[K]) ReducingState[V any](name string, fn func(a, b V) V, opts ...StateOption) (ReducingState[V], error) {
+	codec, err := codecFor[V](r.ctx, name, "value")
+	if err != nil {
+		return ReducingState[V]{}, err
+	}
+	s, err := r.openValue(name, "ReducingState["+typeName[V]()+"]", codec, opts)
+	return ReducingState[V]{s, fn}, err
+}
+
+// AggregatingState is one accumulator per key that values of T are added to, with results of R. Source: Flink AggregatingState.
+type AggregatingState[T, R any] struct{ s aggregate[T, R] }
+
+type aggregate[T, R any] interface {
+	add(T) error
+	get() (R, bool, error)
+	clear() error
+	table() any
+}
+
+// Get returns the result of the current key's accumulator; found is false when nothing was added.
+func (s AggregatingState[T, R]) Get() (r R, found bool, err error) { return s.s.get() }
+
+// Add adds v to the current key's accumulator.
+func (s AggregatingState[T, R]) Add(v T) error { return s.s.add(v) }
+
+// Clear removes the current key's accumulator.
+func (s AggregatingState[T, R]) Clear() error { return s.s.clear() }
+
+func (s AggregatingState[T, R]) table() any { return s.s.table() }
+
+// StateAggregator folds values of T into an accumulator A with the result R.
+type StateAggregator[T, A, R any] interface {
+	Create() A
+	Add(acc *A, v T)
+	Result(acc A) R
+}
+
+type accumulator[T, A, R any] struct {
+	valueAccess[A]
+	agg   StateAggregator[T, A, R]
+	codec serde.Codec[A]
+	views bool // accumulators hold strings or slices, which may be views of a record's buffer
+}
+
+func (a *accumulator[T, A, R]) add(v T) error {
+	p, found, err := a.ref()
+	if err != nil {
+		return err
+	}
+	if !found {
+		*p = a.agg.Create()
+	}
+	a.agg.Add(p, v)
+	if a.views {
+		*p = a.codec.Clone(*p)
+	}
+	return nil
+}
+
+func (a *accumulator[T, A, R]) get() (r R, found bool, err error) {
+	acc, found, err := a.valueAccess.get()
+	if err != nil || !found {
+		return r, false, err
+	}
+	return a.agg.Result(acc), true, nil
+}
+
+// AggregatingState opens the aggregating state of this name.
+func (r *RuntimeContext[K]) AggregatingState[T, A, R any](name string, agg StateAggregator[T, A, R], opts ...StateOption) (AggregatingState[T, R], error) {
+	codec, err := codecFor[A](r.ctx, name, "accumulator")
+	if err != nil {
+		return AggregatingState[T, R]{}, err
+	}
+	s, err := r.openValue(name, "AggregatingState["+typeName[A]()+"]", codec, opts)
+	return AggregatingState[T, R]{&accumulator[T, A, R]{s, agg, codec, codec.Views()}}, err
+}
+
+// ListState is a list: of the current key when a RuntimeContext opened it, of the subtask when a TaskContext did. Source: Flink ListState.
+type ListState[V any] struct{ s listAccess[V] }
+
+type listAccess[V any] interface {
+	get() ([]V, error)
+	add(v V) error
+	put(vs []V) error
+	clear() error
+	table() any
+}
+
+// Get returns the elements in the order in which they were added; the slice is not to be changed, and valid until the list changes.
+func (s ListState[V]) Get() ([]V, error) { return s.s.get() }
+
+// Add appends v.
+func (s ListState[V]) Add(v V) error { return s.s.add(v) }
+
+// AddAll appends vs in their order.
+func (s ListState[V]) AddAll(vs []V) error {
+	for _, v := range vs {
+		if err := s.s.add(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Update replaces the list.
+func (s ListState[V]) Update(vs []V) error {
+	if len(vs) == 0 {
+		return s.s.clear()
+	}
+	return s.s.put(vs)
+}
+
+// Clear removes every element.
+func (s ListState[V]) Clear() error { return s.s.clear() }
+
+func (s ListState[V]) table() any { return s.s.table() }
+
+// ListState opens the list state of this name. A list is read and written as a whole when it is not in the cache: use MapState for lists
+// of many elements.
+func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (ListState[V], error) {
+	elem, err := codecFor[V](r.ctx, name, "element")
+	if err != nil {
+		return ListState[V]{}, err
+	}
+	ttl, err := r.options(name, "ListState["+typeName[V]()+"]", opts)
+	if err != nil {
+		return ListState[V]{}, err
+	}
+	if ttl == nil {
+		t, err := openTable(r.ctx, state.TableDesc[K, []V]{Name: name, Key: r.key, Value: state.ListCodec(elem), Adapt: state.AdaptList(state.Adapt(elem))})
+		return ListState[V]{&keyedList[K, V]{t, r.cur, elem}}, err
+	}
+	t, err := openTable(r.ctx, state.TableDesc[K, []state.Timed[V]]{Name: name, Key: r.key, Value: state.ListCodec(state.TimedCodec(elem)),
+		Adapt: state.AdaptList(state.AdaptTimed(elem)),
+		TTL: &state.TTL[[]state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(l []state.Timed[V], now int64) ([]state.Timed[V], bool, bool) {
+			left := liveElements(ttl, l, now)
+			return left, len(left) > 0, len(left) < len(l)
+		}}})
+	if err != nil {
+		return ListState[V]{}, err
+	}
+	ttl.sweep(t)
+	return ListState[V]{&timedListState[K, V]{t: t, cur: r.cur, elem: elem, ttl: ttl}}, nil
+}
+
+type keyedList[K comparable, V any] struct {
+	t    state.Table[K, []V]
+	cur  *state.Key[K]
+	elem serde.Codec[V]
+}
+
+func (k *keyedList[K, V]) get() ([]V, error) {
+	l, _, err := k.t.Get(*k.cur, 0)
+	return slices.Clip(l), err
+}
+
+func (k *keyedList[K, V]) add(v V) error {
+	p, _, err := k.t.Ref(*k.cur, 0)
+	if err == nil {
+		*p = append(*p, k.elem.Clone(v))
+	}
+	return err
+}
+
+func (k *keyedList[K, V]) put(vs []V) error { return k.t.Put(*k.cur, 0, vs) }
+func (k *keyedList[K, V]) clear() error     { return k.t.Delete(*k.cur, 0) }
+func (k *keyedList[K, V]) table() any       { return tableKeys[K, []V]{k.t} }

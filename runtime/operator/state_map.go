@@ -1,0 +1,257 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/backend"
+)
+
+// MapState is a map per key, stored entry by entry. Iteration has no particular order. Source: Flink MapState.
+type MapState[UK comparable, V any] struct{ s mapAccess[UK, V] }
+
+type mapAccess[UK comparable, V any] interface {
+	get(UK) (V, bool, error)
+	put(UK, V) error
+	remove(UK) error
+	// entries returns a copy of all entries.
+	entries() ([]mapEntry[UK, V], error)
+	empty() (bool, error)
+	clear() error
+	table() any
+}
+
+type mapEntry[UK comparable, V any] struct {
+	key UK
+	v   V
+	at  int64 // with a time to live
+}
+
+// Get returns the value of an entry of the current key's map.
+func (s MapState[UK, V]) Get(k UK) (v V, found bool, err error) { return s.s.get(k) }
+
+// Put sets an entry.
+func (s MapState[UK, V]) Put(k UK, v V) error { return s.s.put(k, v) }
+
+// PutAll sets entries.
+func (s MapState[UK, V]) PutAll(m map[UK]V) error {
+	for k, v := range m {
+		if err := s.s.put(k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove removes an entry.
+func (s MapState[UK, V]) Remove(k UK) error { return s.s.remove(k) }
+
+// Contains reports whether there is an entry; for time to live it is a read.
+func (s MapState[UK, V]) Contains(k UK) (bool, error) {
+	_, found, err := s.s.get(k)
+	return found, err
+}
+
+// ForEach calls fn for every entry, until it returns an error. fn sees the map as it was at the call and may change the state.
+func (s MapState[UK, V]) ForEach(fn func(k UK, v V) error) error {
+	es, err := s.s.entries()
+	if err != nil {
+		return err
+	}
+	for i := range es {
+		if err := fn(es[i].key, es[i].v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Keys returns the keys of all entries.
+func (s MapState[UK, V]) Keys() ([]UK, error) {
+	var out []UK
+	err := s.ForEach(func(k UK, _ V) error { out = append(out, k); return nil })
+	return out, err
+}
+
+// Values returns the values of all entries.
+func (s MapState[UK, V]) Values() ([]V, error) {
+	var out []V
+	err := s.ForEach(func(_ UK, v V) error { out = append(out, v); return nil })
+	return out, err
+}
+
+// IsEmpty reports whether the current key's map has no entry.
+func (s MapState[UK, V]) IsEmpty() (bool, error) { return s.s.empty() }
+
+// Clear removes every entry.
+func (s MapState[UK, V]) Clear() error { return s.s.clear() }
+
+func (s MapState[UK, V]) table() any { return s.s.table() }
+
+// MapState opens the map state of this name.
+func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...StateOption) (MapState[UK, V], error) {
+	var none MapState[UK, V]
+	sub, err := codecForKey[UK](r.ctx, name)
+	if err != nil {
+		return none, err
+	}
+	codec, err := codecFor[V](r.ctx, name, "value")
+	if err != nil {
+		return none, err
+	}
+	ttl, err := r.options(name, "MapState["+typeName[UK]()+", "+typeName[V]()+"]", opts)
+	if err != nil {
+		return none, err
+	}
+	if ttl == nil {
+		t, err := openMap(r.ctx, state.MapDesc[K, UK, V]{Name: name, Key: r.key, Sub: sub, Value: codec, Adapt: state.Adapt(codec)})
+		return MapState[UK, V]{&keyedMap[K, UK, V]{t, r.cur}}, err
+	}
+	t, err := openMap(r.ctx, state.MapDesc[K, UK, state.Timed[V]]{Name: name, Key: r.key, Sub: sub, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
+		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
+			return v, !ttl.expired(v.At, now), false
+		}}})
+	if err != nil {
+		return none, err
+	}
+	ttl.sweep(t)
+	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ttl: ttl}
+	m.one = timedValue[state.Pair[K, UK], V]{t, &m.entry, ttl}
+	return MapState[UK, V]{m}, nil
+}
+
+func openMap[K, S comparable, V any](c *Context, desc state.MapDesc[K, S, V]) (state.MapTable[K, S, V], error) {
+	b, err := c.Backend()
+	if err != nil {
+		return nil, err
+	}
+	name := desc.Name
+	desc.Name = "user-" + name
+	t, err := backend.OpenMap(b, desc)
+	if err != nil {
+		return nil, fmt.Errorf("operator %s: state %q: %w", c.Describe(), name, err)
+	}
+	return t, nil
+}
+
+// mapKeys lists the keys that have a map.
+type mapKeys[K, UK comparable, V any] struct{ t state.MapTable[K, UK, V] }
+
+func (l mapKeys[K, UK, V]) keys() (out []state.Key[K], err error) {
+	seen := map[K]struct{}{}
+	err = l.t.Scan(0, func(k state.Key[state.Pair[K, UK]], _ *V) error {
+		if _, ok := seen[k.Key.Key]; !ok {
+			seen[k.Key.Key] = struct{}{}
+			out = append(out, state.Key[K]{Key: k.Key.Key, Hash: k.Key.Hash, Group: k.Group})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// keyedMap is a map whose entries live for ever.
+type keyedMap[K, UK comparable, V any] struct {
+	t   state.MapTable[K, UK, V]
+	cur *state.Key[K]
+}
+
+func (k *keyedMap[K, UK, V]) get(u UK) (V, bool, error) { return k.t.Get(k.t.Entry(*k.cur, u), 0) }
+func (k *keyedMap[K, UK, V]) put(u UK, v V) error       { return k.t.Put(k.t.Entry(*k.cur, u), 0, v) }
+func (k *keyedMap[K, UK, V]) remove(u UK) error         { return k.t.Delete(k.t.Entry(*k.cur, u), 0) }
+func (k *keyedMap[K, UK, V]) clear() error              { return k.t.Clear(*k.cur, 0) }
+func (k *keyedMap[K, UK, V]) table() any                { return mapKeys[K, UK, V]{k.t} }
+
+func (k *keyedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
+	err = k.t.Each(*k.cur, 0, func(u UK, v *V) error {
+		out = append(out, mapEntry[UK, V]{key: u, v: *v})
+		return nil
+	})
+	return out, err
+}
+
+func (k *keyedMap[K, UK, V]) empty() (bool, error) {
+	err := k.t.Each(*k.cur, 0, func(UK, *V) error { return errStop })
+	if errors.Is(err, errStop) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// timedMap is a map whose entries expire.
+type timedMap[K, UK comparable, V any] struct {
+	t     state.MapTable[K, UK, state.Timed[V]]
+	cur   *state.Key[K]
+	ttl   *ttl
+	entry state.Key[state.Pair[K, UK]]
+	one   timedValue[state.Pair[K, UK], V] // the value of entry
+}
+
+func (k *timedMap[K, UK, V]) get(u UK) (V, bool, error) {
+	k.entry = k.t.Entry(*k.cur, u)
+	return k.one.get()
+}
+
+func (k *timedMap[K, UK, V]) put(u UK, v V) error {
+	k.entry = k.t.Entry(*k.cur, u)
+	return k.one.put(v)
+}
+
+func (k *timedMap[K, UK, V]) remove(u UK) error { return k.t.Delete(k.t.Entry(*k.cur, u), 0) }
+func (k *timedMap[K, UK, V]) clear() error      { return k.t.Clear(*k.cur, 0) }
+func (k *timedMap[K, UK, V]) table() any        { return mapKeys[K, UK, state.Timed[V]]{k.t} }
+
+func (k *timedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
+	now, err := k.ttl.access()
+	if err != nil {
+		return nil, err
+	}
+	err = k.t.Each(*k.cur, 0, func(u UK, v *state.Timed[V]) error {
+		out = append(out, mapEntry[UK, V]{u, v.V, v.At})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, e := range out {
+		switch {
+		case k.ttl.expired(e.at, now):
+			if err := k.remove(e.key); err != nil {
+				return nil, err
+			}
+			if k.ttl.Visibility == NeverReturnExpired {
+				continue
+			}
+		case k.ttl.UpdateType == OnReadAndWrite && e.at != now:
+			p, _, err := k.t.Ref(k.t.Entry(*k.cur, e.key), 0)
+			if err != nil {
+				return nil, err
+			}
+			p.At = now
+		}
+		out[n] = e
+		n++
+	}
+	return out[:n], nil
+}
+
+func (k *timedMap[K, UK, V]) empty() (bool, error) {
+	now, err := k.ttl.access()
+	if err != nil {
+		return false, err
+	}
+	err = k.t.Each(*k.cur, 0, func(_ UK, v *state.Timed[V]) error {
+		if k.ttl.hidden(v.At, now) {
+			return nil
+		}
+		return errStop
+	})
+	if errors.Is(err, errStop) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// errStop ends an iteration.
+var errStop = errors.New("stop")

@@ -1,0 +1,268 @@
+package operator
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+)
+
+// StateTTLConfig lets the values of a keyed state expire, in processing time; in lists and maps each element does so by itself. A value
+// has expired when TTL has passed since its last access.
+//
+// It may be given to, or taken from, a state that was stored without or with it: values without a time count as accessed at the first
+// restore with it. Another TTL counts from the stored times: a longer one lets values reappear that had expired and were not removed.
+// Source: Flink StateTtlConfig; FLINK-32955 for the change over a restore.
+type StateTTLConfig struct {
+	TTL        time.Duration // at least a millisecond
+	UpdateType TTLUpdateType
+	Visibility TTLVisibility
+	// CleanupFullSnapshot leaves expired values out of full snapshots: savepoints, and every checkpoint of the hashmap backend.
+	CleanupFullSnapshot bool
+	// CleanupIncrementally is how many entries are looked at for each access to the state, and removed when they have expired; 0 is none.
+	CleanupIncrementally int
+	// DisableCleanupInBackground turns off the clean-up that goes through the state a piece each second.
+	DisableCleanupInBackground bool
+}
+
+// TTLUpdateType says which access renews a value's time.
+type TTLUpdateType int
+
+const (
+	OnCreateAndWrite TTLUpdateType = iota
+	OnReadAndWrite
+)
+
+// TTLVisibility says whether reads return values that have expired but are still there.
+type TTLVisibility int
+
+const (
+	NeverReturnExpired TTLVisibility = iota
+	ReturnExpiredIfNotCleanedUp
+)
+
+const (
+	sweepEvery = 1000 // ms between steps of the background clean-up
+	sweepStep  = 4096 // entries of such a step
+	sweepBatch = 64   // entries at least of an incremental one
+)
+
+// ttl is the time to live of one open state.
+type ttl struct {
+	StateTTLConfig
+	ms    int64
+	ctx   *Context
+	table state.Sweeper
+	due   int // entries that accesses asked to look at
+}
+
+func newTTL(c *Context, cfg StateTTLConfig) (*ttl, error) {
+	switch {
+	case cfg.TTL < time.Millisecond:
+		return nil, fmt.Errorf("time to live %v is below a millisecond", cfg.TTL)
+	case cfg.CleanupIncrementally < 0:
+		return nil, fmt.Errorf("incremental clean-up of %d entries", cfg.CleanupIncrementally)
+	case cfg.UpdateType != OnCreateAndWrite && cfg.UpdateType != OnReadAndWrite:
+		return nil, fmt.Errorf("unknown update type %d of the time to live", cfg.UpdateType)
+	case cfg.Visibility != NeverReturnExpired && cfg.Visibility != ReturnExpiredIfNotCleanedUp:
+		return nil, fmt.Errorf("unknown visibility %d of expired values", cfg.Visibility)
+	}
+	return &ttl{StateTTLConfig: cfg, ms: cfg.TTL.Milliseconds(), ctx: c}, nil
+}
+
+// expired may be called from any goroutine.
+func (t *ttl) expired(at, now int64) bool {
+	if at > math.MaxInt64-t.ms {
+		return false
+	}
+	return at+t.ms <= now
+}
+
+// hidden reports whether reads treat a value of this time as absent.
+func (t *ttl) hidden(at, now int64) bool {
+	return t.Visibility == NeverReturnExpired && t.expired(at, now)
+}
+
+// sweep starts the clean-up of a table.
+func (t *ttl) sweep(table any) {
+	t.table, _ = table.(state.Sweeper)
+	if t.table == nil || t.DisableCleanupInBackground {
+		return
+	}
+	var again func() error
+	again = func() error {
+		if err := t.table.Sweep(sweepStep); err != nil {
+			return fmt.Errorf("operator %s: %w", t.ctx.Describe(), err)
+		}
+		t.ctx.At(t.ctx.Now()+sweepEvery, again)
+		return nil
+	}
+	t.ctx.At(t.ctx.Now()+sweepEvery, again)
+}
+
+// access is called before every access, when no value is held by pointer. It returns the time.
+func (t *ttl) access() (int64, error) {
+	if t.CleanupIncrementally > 0 && t.table != nil {
+		if t.due += t.CleanupIncrementally; t.due >= sweepBatch {
+			n := t.due
+			t.due = 0
+			if err := t.table.Sweep(n); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return t.ctx.Now(), nil
+}
+
+// timedValue is a value that expires.
+type timedValue[K comparable, V any] struct {
+	t   state.Table[K, state.Timed[V]]
+	cur *state.Key[K]
+	ttl *ttl
+}
+
+func (k *timedValue[K, V]) get() (v V, found bool, err error) {
+	now, err := k.ttl.access()
+	if err != nil {
+		return v, false, err
+	}
+	x, found, err := k.t.Get(*k.cur, 0)
+	if err != nil || !found {
+		return v, false, err
+	}
+	if k.ttl.expired(x.At, now) {
+		if err := k.t.Delete(*k.cur, 0); err != nil || k.ttl.Visibility == NeverReturnExpired {
+			return v, false, err
+		}
+		return x.V, true, nil
+	}
+	if k.ttl.UpdateType == OnReadAndWrite && x.At != now {
+		p, _, err := k.t.Ref(*k.cur, 0)
+		if err != nil {
+			return v, false, err
+		}
+		p.At = now
+	}
+	return x.V, true, nil
+}
+
+func (k *timedValue[K, V]) put(v V) error {
+	now, err := k.ttl.access()
+	if err != nil {
+		return err
+	}
+	return k.t.Put(*k.cur, 0, state.Timed[V]{At: now, V: v})
+}
+
+func (k *timedValue[K, V]) ref() (*V, bool, error) {
+	now, err := k.ttl.access()
+	if err != nil {
+		return nil, false, err
+	}
+	p, found, err := k.t.Ref(*k.cur, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	if found && k.ttl.hidden(p.At, now) {
+		*p, found = state.Timed[V]{}, false
+	}
+	p.At = now
+	return &p.V, found, nil
+}
+
+func (k *timedValue[K, V]) clear() error { return k.t.Delete(*k.cur, 0) }
+func (k *timedValue[K, V]) table() any   { return tableKeys[K, state.Timed[V]]{k.t} }
+
+// liveElements is a list without what has expired: the list itself, or another one.
+func liveElements[V any](t *ttl, l []state.Timed[V], now int64) []state.Timed[V] {
+	n := 0
+	for i := range l {
+		if !t.expired(l[i].At, now) {
+			n++
+		}
+	}
+	if n == len(l) {
+		return l
+	}
+	left := make([]state.Timed[V], 0, n)
+	for _, e := range l {
+		if !t.expired(e.At, now) {
+			left = append(left, e)
+		}
+	}
+	return left
+}
+
+// timedListState is a list whose elements expire.
+type timedListState[K comparable, V any] struct {
+	t    state.Table[K, []state.Timed[V]]
+	cur  *state.Key[K]
+	elem serde.Codec[V]
+	ttl  *ttl
+}
+
+func (k *timedListState[K, V]) get() ([]V, error) {
+	now, err := k.ttl.access()
+	if err != nil {
+		return nil, err
+	}
+	l, found, err := k.t.Get(*k.cur, 0)
+	if err != nil || !found {
+		return nil, err
+	}
+	live := liveElements(k.ttl, l, now)
+	shown := live
+	if k.ttl.Visibility == ReturnExpiredIfNotCleanedUp {
+		shown = l
+	}
+	out := make([]V, len(shown))
+	for i := range shown {
+		out[i] = shown[i].V
+	}
+	switch {
+	case len(live) == 0:
+		return out, k.t.Delete(*k.cur, 0)
+	case k.ttl.UpdateType == OnReadAndWrite:
+		live = slices.Clone(live)
+		for i := range live {
+			live[i].At = now
+		}
+	case len(live) == len(l) || k.ttl.Visibility == ReturnExpiredIfNotCleanedUp:
+		return out, nil
+	}
+	return out, k.t.Put(*k.cur, 0, live)
+}
+
+func (k *timedListState[K, V]) add(v V) error {
+	now, err := k.ttl.access()
+	if err != nil {
+		return err
+	}
+	p, _, err := k.t.Ref(*k.cur, 0)
+	if err != nil {
+		return err
+	}
+	for k.ttl.Visibility == NeverReturnExpired && len(*p) > 0 && k.ttl.expired((*p)[0].At, now) { // the oldest stand first
+		*p = (*p)[1:]
+	}
+	*p = append(*p, state.Timed[V]{At: now, V: k.elem.Clone(v)})
+	return nil
+}
+
+func (k *timedListState[K, V]) put(vs []V) error {
+	now, err := k.ttl.access()
+	if err != nil {
+		return err
+	}
+	l := make([]state.Timed[V], len(vs))
+	for i, v := range vs {
+		l[i] = state.Timed[V]{At: now, V: v}
+	}
+	return k.t.Put(*k.cur, 0, l)
+}
+
+func (k *timedListState[K, V]) clear() error { return k.t.Delete(*k.cur, 0) }
+func (k *timedListState[K, V]) table() any   { return tableKeys[K, []state.Timed[V]]{k.t} }

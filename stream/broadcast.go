@@ -1,0 +1,104 @@
+package stream
+
+import (
+	"slices"
+
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/operator"
+)
+
+// BroadcastProcessFunction is a function over a stream and a broadcast stream; KeyedBroadcastProcessFunction over a keyed stream and a
+// broadcast one, with state and timers of the key. Only ProcessBroadcastElement can change broadcast state. newFn makes one instance per
+// subtask.
+type (
+	BroadcastProcessFunction[T, B, R any]                    = operator.BroadcastProcessFunction[T, B, R]
+	KeyedBroadcastProcessFunction[K comparable, T, B, R any] = operator.KeyedBroadcastProcessFunction[K, T, B, R]
+)
+
+// These are what such functions work with.
+type (
+	ReadOnlyContext                     = operator.ReadOnlyContext
+	BroadcastContext                    = operator.BroadcastContext
+	KeyedReadOnlyContext[K comparable]  = operator.KeyedReadOnlyContext[K]
+	KeyedBroadcastContext[K comparable] = operator.KeyedBroadcastContext[K]
+)
+
+// MapStateDescriptor names a broadcast state, for DataStream.BroadcastState and the contexts' methods of that name.
+type MapStateDescriptor[UK comparable, V any] = operator.MapStateDescriptor[UK, V]
+
+// NewMapStateDescriptor returns the descriptor of a broadcast state from UK to V.
+func NewMapStateDescriptor[UK comparable, V any](name string) MapStateDescriptor[UK, V] {
+	return MapStateDescriptor[UK, V]{Name: name}
+}
+
+// StateDescriptor is any MapStateDescriptor.
+type StateDescriptor = operator.BroadcastDescriptor
+
+// BroadcastStream is a stream whose records go to every subtask of what it is connected with, and the states that are kept of them.
+type BroadcastStream[B any] struct {
+	s      DataStream[B]
+	states []StateDescriptor
+}
+
+// BroadcastState broadcasts the stream for ConnectBroadcast, with the states that the function keeps of its records.
+// Source: Flink DataStream.broadcast(MapStateDescriptor...).
+func (s DataStream[T]) BroadcastState(states ...StateDescriptor) BroadcastStream[T] {
+	seen := map[string]bool{}
+	for _, d := range states {
+		name, err := d.Check()
+		switch {
+		case err != nil:
+			s.env.mistake("BroadcastState: %v", err)
+		case seen[name]:
+			s.env.mistake("BroadcastState: two states are named %q", name)
+		}
+		seen[name] = true
+	}
+	return BroadcastStream[T]{s.Broadcast(), slices.Clone(states)}
+}
+
+func (b BroadcastStream[B]) in(env *Environment) DataStream[B] {
+	if b.s.env != env {
+		env.mistake("ConnectBroadcast of streams of different environments")
+		b.s.env = env
+	}
+	return b.s
+}
+
+// BroadcastConnectedStream is a stream and a broadcast stream that one operator reads.
+type BroadcastConnectedStream[T, B any] struct {
+	first DataStream[T]
+	b     BroadcastStream[B]
+}
+
+// ConnectBroadcast lets one operator read this stream and a broadcast one.
+func (s DataStream[T]) ConnectBroadcast[B any](b BroadcastStream[B]) BroadcastConnectedStream[T, B] {
+	b.s = b.in(s.env)
+	return BroadcastConnectedStream[T, B]{s, b}
+}
+
+// Process runs a function over both streams; newFn makes one instance per subtask.
+func (c BroadcastConnectedStream[T, B]) Process[R any](newFn func() BroadcastProcessFunction[T, B, R]) SingleOutputStreamOperator[R] {
+	n := c.first.env.add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast", Stateful: true,
+		In: append(c.first.edges(0), c.b.s.edges(1)...), Impl: operator.BroadcastProcess(c.b.states, newFn)})
+	return output[R](c.first.env, n)
+}
+
+// KeyedBroadcastConnectedStream is a keyed stream and a broadcast stream that one operator reads.
+type KeyedBroadcastConnectedStream[K comparable, T, B any] struct {
+	first KeyedStream[K, T]
+	b     BroadcastStream[B]
+}
+
+// ConnectBroadcast lets one operator read this stream and a broadcast one.
+func (s KeyedStream[K, T]) ConnectBroadcast[B any](b BroadcastStream[B]) KeyedBroadcastConnectedStream[K, T, B] {
+	b.s = b.in(s.env)
+	return KeyedBroadcastConnectedStream[K, T, B]{s, b}
+}
+
+// Process runs a function with state and timers over both streams; newFn makes one instance per subtask.
+func (c KeyedBroadcastConnectedStream[K, T, B]) Process[R any](newFn func() KeyedBroadcastProcessFunction[K, T, B, R]) SingleOutputStreamOperator[R] {
+	n := c.first.env.add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast-Keyed", Stateful: true, Keyed: true, KeyType: c.first.keyType,
+		In: append(c.first.edges(0), c.b.s.edges(1)...), Impl: operator.KeyedBroadcastProcess(c.first.sel, c.b.states, newFn)})
+	return output[R](c.first.env, n)
+}

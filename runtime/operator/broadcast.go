@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/thalweg/thalweg/serde"
@@ -21,7 +22,7 @@ type BroadcastDescriptor interface {
 // Check implements BroadcastDescriptor.
 func (d MapStateDescriptor[UK, V]) Check() (string, error) {
 	if d.Name == "" {
-		return "", fmt.Errorf("a broadcast state has no name")
+		return "", errors.New("a broadcast state has no name")
 	}
 	if _, err := serde.ForKey[UK](); err != nil {
 		return d.Name, fmt.Errorf("broadcast state %q: key: %w", d.Name, err)
@@ -44,10 +45,10 @@ func openBroadcasts(c *Context, ds []BroadcastDescriptor) (broadcasts, error) {
 	for _, d := range ds {
 		name, err := d.Check()
 		if err != nil {
-			return nil, fmt.Errorf("operator %s: %w", c.Describe(), err)
+			return nil, c.wrap(err)
 		}
 		if b[name], err = d.open(c); err != nil {
-			return nil, err
+			return nil, c.wrap(err)
 		}
 	}
 	return b, nil

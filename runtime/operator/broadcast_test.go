@@ -466,7 +466,7 @@ func TestOperatorStateEvolution(t *testing.T) {
 	}
 	for want, fn := range map[string]func(rt *TaskContext) error{
 		`stored as list state and is opened as union list state at broadcast_test.go`: func(rt *TaskContext) error { return second(rt.UnionListState[v1]("x")) },
-		`stored struct`:                func(rt *TaskContext) error { return second(rt.ListState[int64]("x")) },
+		`stored operator.v1, now int64`:                func(rt *TaskContext) error { return second(rt.ListState[int64]("x")) },
 		`is opened as broadcast state`: func(rt *TaskContext) error { return second(rt.BroadcastState[string, v1]("x")) },
 	} {
 		if err := try(fn); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -33,7 +34,7 @@ type keyLister[K comparable] interface {
 // claim notes that a state is opened, and refuses a name that is open as something else. Keyed and operator state have names of their own.
 func (c *Context) claim(name, what string, keyed bool, ttl *StateTTLConfig) error {
 	if name == "" {
-		return fmt.Errorf("operator %s: a state has no name", c.Describe())
+		return errors.New("a state has no name")
 	}
 	if c.claims == nil {
 		c.claims = map[claimed]claim{}
@@ -45,10 +46,10 @@ func (c *Context) claim(name, what string, keyed bool, ttl *StateTTLConfig) erro
 		return nil
 	}
 	if old.what != what {
-		return fmt.Errorf("operator %s: state %q is opened as %s at %s and as %s at %s; give one of them another name", c.Describe(), name, old.what, old.site, what, n.site)
+		return fmt.Errorf("state %q is opened as %s at %s and as %s at %s; give one of them another name", name, old.what, old.site, what, n.site)
 	}
 	if (old.ttl == nil) != (ttl == nil) || ttl != nil && *old.ttl != *ttl {
-		return fmt.Errorf("operator %s: state %q is opened at %s and at %s with other settings of its time to live", c.Describe(), name, old.site, n.site)
+		return fmt.Errorf("state %q is opened at %s and at %s with other settings of its time to live", name, old.site, n.site)
 	}
 	return nil
 }
@@ -85,7 +86,7 @@ func typeName[T any]() string { return reflect.TypeFor[T]().String() }
 func codecFor[V any](c *Context, name, part string) (serde.Codec[V], error) {
 	codec, err := serde.For[V]()
 	if err != nil {
-		return nil, fmt.Errorf("operator %s: state %q, opened at %s: %s: %w", c.Describe(), name, userSite(), part, err)
+		return nil, fmt.Errorf("state %q, opened at %s: %s: %w", name, userSite(), part, err)
 	}
 	return codec, nil
 }
@@ -93,7 +94,7 @@ func codecFor[V any](c *Context, name, part string) (serde.Codec[V], error) {
 func codecForKey[K comparable](c *Context, name string) (serde.Codec[K], error) {
 	codec, err := serde.ForKey[K]()
 	if err != nil {
-		return nil, fmt.Errorf("operator %s: state %q, opened at %s: key: %w", c.Describe(), name, userSite(), err)
+		return nil, fmt.Errorf("state %q, opened at %s: key: %w", name, userSite(), err)
 	}
 	return codec, nil
 }
@@ -112,7 +113,7 @@ func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl
 	}
 	t, err := newTTL(r.ctx, *o.ttl)
 	if err != nil {
-		return nil, fmt.Errorf("operator %s: state %q, opened at %s: %w", r.ctx.Describe(), name, userSite(), err)
+		return nil, fmt.Errorf("state %q, opened at %s: %w", name, userSite(), err)
 	}
 	return t, nil
 }
@@ -127,7 +128,7 @@ func openTable[K comparable, V any](c *Context, desc state.TableDesc[K, V]) (sta
 	desc.Name = "user-" + name
 	t, err := backend.OpenTable(b, desc)
 	if err != nil {
-		return nil, fmt.Errorf("operator %s: state %q: %w", c.Describe(), name, err)
+		return nil, fmt.Errorf("state %q: %w", name, err)
 	}
 	return t, nil
 }

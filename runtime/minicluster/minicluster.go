@@ -92,9 +92,9 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		c.conf = config.Configuration{}
 	}
 	if c.dir == "" {
-		d, err := os.MkdirTemp("", "thalweg-local-")
+		d, err := makeDir(config.TmpDirs.Value(c.conf))
 		if err != nil {
-			return nil, fmt.Errorf("minicluster: start: %w", err)
+			return nil, err
 		}
 		c.dir, c.ownDir = d, true
 	}
@@ -106,6 +106,40 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// makeDir makes the cluster's folder in the first usable one of io.tmp.dirs, or in the system's temporary folder.
+func makeDir(dirs []string) (string, error) {
+	if len(dirs) == 0 {
+		d, err := os.MkdirTemp("", "thalweg-local-")
+		if err != nil {
+			return "", fmt.Errorf("minicluster: start: %w; choose another folder with %s", err, config.TmpDirs.Key)
+		}
+		return d, nil
+	}
+	var bad []error
+	for _, dir := range dirs {
+		dir, err := filepath.Abs(dir) // it becomes a part of URIs
+		if err == nil {
+			err = os.MkdirAll(dir, 0o750)
+		}
+		if err == nil {
+			dir, err = os.MkdirTemp(dir, "thalweg-local-")
+		}
+		if err == nil {
+			return dir, nil
+		}
+		bad = append(bad, err)
+	}
+	return "", fmt.Errorf("minicluster: start: no folder of %s is usable: %w", config.TmpDirs.Key, errors.Join(bad...))
+}
+
+// localDirs are the TaskManagers' folders for state and artifacts.
+func (c *Cluster) localDirs() []string {
+	if dirs := config.TmpDirs.Value(c.conf); len(dirs) > 0 {
+		return dirs
+	}
+	return []string{filepath.Join(c.dir, "local")}
 }
 
 func (c *Cluster) start(ctx context.Context) error {
@@ -162,7 +196,7 @@ func (c *Cluster) spec() resourcemanager.WorkerSpec {
 
 func (c *Cluster) runTaskManager(ctx context.Context, id resourcemanager.WorkerID, spec resourcemanager.WorkerSpec) error {
 	tm, err := taskmanager.New(taskmanager.Options{ID: string(id), Host: "127.0.0.1", Slots: spec.Slots, MemoryBytes: spec.MemoryBytes, Cores: spec.Cores,
-		Dirs: []string{filepath.Join(c.dir, "local")}, Config: c.conf, Logger: c.opts.Logger,
+		Dirs: c.localDirs(), Config: c.conf, Logger: c.opts.Logger,
 		Launcher: taskmanager.InProcess{Run: c.opts.RunWorker},
 		Leader:   func(context.Context) (taskmanager.Leader, error) { return taskmanager.Leader{Address: "embedded"}, nil },
 		Connect: func(context.Context, taskmanager.Leader) (taskmanager.Connection, error) {

@@ -3,6 +3,9 @@ package minicluster_test
 import (
 	"context"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +62,36 @@ func TestBoundedJobFinishesWithFinalCheckpoint(t *testing.T) {
 	}
 	if r.Details.Checkpoints.Counts.Completed != 1 {
 		t.Fatalf("counts %+v", r.Details.Checkpoints.Counts)
+	}
+}
+
+// io.tmp.dirs is where everything local goes, also here, and nothing is left in it.
+func TestTmpDirs(t *testing.T) {
+	one, two := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
+	o := options(t, &jobtest.World{Bounded: true}, map[string]string{"io.tmp.dirs": one + "," + two})
+	o.Dir = ""
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	c, err := minicluster.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for pattern, want := range map[string]int{one + "/thalweg-local-*": 1, one + "/thalweg-tm-*": 1, two + "/thalweg-tm-*": 1} {
+		if got, _ := filepath.Glob(pattern); len(got) < want {
+			t.Errorf("%s: %v", pattern, got)
+		}
+	}
+	c.Close()
+	for _, d := range []string{one, two} {
+		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", d, left, err)
+		}
+	}
+	o.Config["io.tmp.dirs"] = "/proc/no/such/folder"
+	if _, err := minicluster.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "io.tmp.dirs") {
+		t.Errorf("an unusable folder: %v", err)
 	}
 }
 

@@ -27,7 +27,8 @@ type Options struct {
 	TaskManagers int
 	// RESTAddress is where REST listens, such as "localhost:8081"; "" turns it off, port 0 takes a free one.
 	RESTAddress string
-	// Dir holds local state; "" takes a temporary folder that is removed at the end.
+	// Dir holds checkpoints and, unless io.tmp.dirs says where, local state; "" takes a temporary folder, of io.tmp.dirs if set, that is
+	// removed at the end.
 	Dir    string
 	Logger zerolog.Logger
 	JobID  graph.JobID // zero: a new one is made

@@ -157,7 +157,7 @@ func (a *txnAdmin) commit(ctx context.Context, c *committable) error {
 				Msg("a transaction of a completed checkpoint is not committed yet; trying again")
 		}
 		if !pause(ctx, wait) {
-			return fmt.Errorf("kafka: commit %s: what became of it could not be found out: %w", c.describe(), err)
+			return fmt.Errorf("kafka: commit %s: what became of it could not be found out: %w", c.describe(), a.cfg.blame(err))
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (a *txnAdmin) fence(ctx context.Context, id string) error {
 			return nil
 		}
 		if !transient(err) && !errors.Is(err, kerr.ProducerFenced) && !errors.Is(err, kerr.InvalidProducerEpoch) || !pause(ctx, wait) {
-			return fmt.Errorf("kafka: abort what is open under transactional id %q: %w", id, err)
+			return fmt.Errorf("kafka: abort what is open under transactional id %q: %w", id, a.cfg.blame(err))
 		}
 	}
 }

@@ -198,6 +198,24 @@ func TestStraysAreAbortedWithoutState(t *testing.T) {
 	})
 }
 
+// Two jobs with one prefix: the one that came first is fenced, and its error says what to look for.
+func TestFencedByAnotherJob(t *testing.T) {
+	protocols(t, func(t *testing.T, c *kafkatest.Cluster, opts []kafka.SinkOption) {
+		topic, prefix := c.Topic(t, 1), kafkatest.Name("same")+"-"
+		first := connectortest.MustStartSink(t, txnSink(c, topic, prefix, opts...), 1, nil, connectortest.SinkOptions{})
+		first.Write(0, "a")
+		if err := first.Writer(0).Flush(context.Background(), false); err != nil {
+			t.Fatal(err)
+		}
+		connectortest.MustStartSink(t, txnSink(c, topic, prefix, opts...), 1, nil, connectortest.SinkOptions{})
+		_ = first.Writer(0).Write("b", connector.NoTimestamp) // the barrier has the error
+		_, err := first.TryCheckpoint(false)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("uses the transactional id prefix %q too", prefix)) || strings.Count(err.Error(), "another job") != 1 {
+			t.Fatalf("%v, want a hint at the other job", err)
+		}
+	})
+}
+
 // A prefix that was changed between two runs still gets its leftovers aborted.
 func TestFormerPrefixIsCleanedUp(t *testing.T) {
 	kafkatest.Each(t, func(t *testing.T, c *kafkatest.Cluster) {

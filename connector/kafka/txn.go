@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -181,7 +183,7 @@ func (s *slot) ensure(ctx context.Context) error {
 		}
 		if !transient(err) || !pause(ctx, 100*time.Millisecond) {
 			cl.Close()
-			return fmt.Errorf("kafka: initialise transactional id %q: %w", s.id, err)
+			return fmt.Errorf("kafka: initialise transactional id %q: %w", s.id, cfg.blame(err))
 		}
 	}
 }
@@ -194,6 +196,16 @@ func (s *slot) discard() {
 	}
 }
 
+// blame adds to an error that says that a producer was fenced, or that its transaction is not open any more, what that means.
+func (c *sinkConfig) blame(err error) error {
+	fenced := func(e error) bool { return errors.Is(err, e) }
+	if slices.ContainsFunc([]error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState}, fenced) {
+		return fmt.Errorf("%w: another job, or another run of this one, uses the transactional id prefix %q too and has taken the id over: end it, or give each job a prefix of its own "+
+			"(or the transaction was open for longer than kafka.TransactionTimeout, %v)", err, c.prefix, c.txnTimeout)
+	}
+	return err
+}
+
 func (s *slot) begin() error {
 	s.mu.Lock()
 	s.spans, s.last, s.err = nil, 0, nil
@@ -203,7 +215,7 @@ func (s *slot) begin() error {
 	s.begun = s.pool.cfg.now()
 	s.pool.mu.Unlock()
 	if err := s.cl.BeginTransaction(); err != nil {
-		return fmt.Errorf("kafka: begin transaction %q: %w", s.id, err)
+		return fmt.Errorf("kafka: begin transaction %q: %w", s.id, s.pool.cfg.blame(err))
 	}
 	return nil
 }
@@ -249,7 +261,7 @@ func (s *slot) failure() error {
 func (s *slot) prepare(ctx context.Context, checkpointID int64) (committable, error) {
 	pid, epoch, err := s.cl.ProducerID(ctx)
 	if err != nil {
-		return committable{}, fmt.Errorf("kafka: prepare transaction %q: %w", s.id, err)
+		return committable{}, fmt.Errorf("kafka: prepare transaction %q: %w", s.id, s.pool.cfg.blame(err))
 	}
 	s.mu.Lock()
 	c := committable{id: s.id, producerID: pid, epoch: epoch, seq: s.seq, checkpoint: checkpointID, spans: s.spans}

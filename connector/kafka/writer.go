@@ -243,7 +243,7 @@ func newTxnWriter[T any](s *sink[T], ctx connector.SinkContext, pool *txnPool, r
 		owner := w.owner.Load()
 		if err != nil {
 			w.enc.m.failed.Add(1)
-			owner.failed(fmt.Errorf("kafka: write to topic %q in transaction %q: %w", r.Topic, owner.id, err))
+			owner.failed(fmt.Errorf("kafka: write to topic %q in transaction %q: %w", r.Topic, owner.id, s.cfg.blame(err)))
 			return
 		}
 		owner.acked(r)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
@@ -17,11 +18,7 @@ type WatermarkStrategy[T any] struct {
 // BoundedOutOfOrderness is for records that are at most maxDelay behind the latest one. at gives a record's event time; nil keeps the
 // source's own (a Kafka record's timestamp).
 func BoundedOutOfOrderness[T any](maxDelay time.Duration, at func(T) time.Time) WatermarkStrategy[T] {
-	w := operator.Watermarks[T]{Enabled: true, OutOfOrder: maxDelay.Milliseconds()}
-	if at != nil {
-		w.Time = func(v T, _ int64) int64 { return at(v).UnixMilli() }
-	}
-	return WatermarkStrategy[T]{w, fmt.Sprintf("BoundedOutOfOrderness(%v)", maxDelay)}
+	return WatermarkStrategy[T]{operator.Watermarks[T]{Enabled: true, OutOfOrder: maxDelay.Milliseconds(), Time: timeOf(at)}, fmt.Sprintf("BoundedOutOfOrderness(%v)", maxDelay)}
 }
 
 // MonotonousTimestamps is for records in the order of their event times, split by split.
@@ -34,7 +31,49 @@ func MonotonousTimestamps[T any](at func(T) time.Time) WatermarkStrategy[T] {
 // NoWatermarks is for jobs without event time; records keep the source's own time.
 func NoWatermarks[T any]() WatermarkStrategy[T] { return WatermarkStrategy[T]{text: "NoWatermarks"} }
 
-// WithIdleness lets a split that had no record for d no longer hold the watermark back, until its next record.
+// WatermarkGenerator makes the watermarks of one split from its records. Source: Flink WatermarkGenerator.
+type WatermarkGenerator[T any] interface {
+	// OnEvent runs after each record; a watermark that is emitted here (punctuated) takes effect at once.
+	OnEvent(v T, at time.Time, out WatermarkOutput)
+	// OnPeriodicEmit runs each pipeline.auto-watermark-interval.
+	OnPeriodicEmit(out WatermarkOutput)
+}
+
+// WatermarkOutput takes the watermarks of a generator.
+type WatermarkOutput struct{ o *operator.GeneratorOutput }
+
+// EmitWatermark says that no record with an event time of at or before will follow. It ends idleness; a time before the last one changes
+// nothing.
+func (w WatermarkOutput) EmitWatermark(at time.Time) { w.o.Emit(at.UnixMilli()) }
+
+// MarkIdle says that the split holds the watermark back no longer, until the next EmitWatermark.
+func (w WatermarkOutput) MarkIdle() { w.o.MarkIdle() }
+
+// ForGenerator is a strategy of your own; newGenerator makes one generator per split. at is as in BoundedOutOfOrderness.
+func ForGenerator[T any](newGenerator func() WatermarkGenerator[T], at func(T) time.Time) WatermarkStrategy[T] {
+	w := operator.Watermarks[T]{Enabled: true, Time: timeOf(at), Generator: func() operator.Generator[T] { return generator[T]{newGenerator()} }}
+	return WatermarkStrategy[T]{w, "custom watermarks"}
+}
+
+type generator[T any] struct{ g WatermarkGenerator[T] }
+
+func (g generator[T]) OnEvent(v T, ts int64, out *operator.GeneratorOutput) {
+	g.g.OnEvent(v, time.UnixMilli(ts).UTC(), WatermarkOutput{out})
+}
+
+func (g generator[T]) OnPeriodic(out *operator.GeneratorOutput) {
+	g.g.OnPeriodicEmit(WatermarkOutput{out})
+}
+
+func timeOf[T any](at func(T) time.Time) func(T, int64) int64 {
+	if at == nil {
+		return nil
+	}
+	return func(v T, _ int64) int64 { return at(v).UnixMilli() }
+}
+
+// WithIdleness lets a split that had no record for d no longer hold the watermark back, until its next record. The time that the source is
+// held up by what follows it does not count.
 func (s WatermarkStrategy[T]) WithIdleness(d time.Duration) WatermarkStrategy[T] {
 	s.w.Idleness = d.Milliseconds()
 	s.text += fmt.Sprintf(" with idleness %v", d)
@@ -43,3 +82,10 @@ func (s WatermarkStrategy[T]) WithIdleness(d time.Duration) WatermarkStrategy[T]
 
 func (s WatermarkStrategy[T]) String() string                     { return s.text }
 func (s WatermarkStrategy[T]) watermarks() operator.Watermarks[T] { return s.w }
+
+// AssignTimestampsAndWatermarks gives the records new event times and the stream new watermarks, in place of those it has. A strategy at
+// the source is better where it is possible: it knows the source's splits.
+func (s DataStream[T]) AssignTimestampsAndWatermarks(wm WatermarkStrategy[T]) SingleOutputStreamOperator[T] {
+	n := s.env.add(&graph.Node{Kind: "watermarks", Name: "Timestamps/Watermarks", Detail: wm.String(), In: s.edges(0), Impl: operator.AssignWatermarks(wm.watermarks())})
+	return output[T](s.env, n)
+}

@@ -22,6 +22,8 @@ type Services interface {
 	Post(fn func() error)
 	// Now is the processing time in milliseconds.
 	Now() int64
+	// Backpressured is how long the task was held up by what follows it, in milliseconds, all together.
+	Backpressured() int64
 	// At runs fn on the task's goroutine at the given processing time, once.
 	At(ms int64, fn func() error)
 	// Fail fails the task; safe from any goroutine.

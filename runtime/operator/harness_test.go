@@ -20,9 +20,10 @@ import (
 
 // services are a task's services with a clock that tests move.
 type services struct {
-	now    int64
-	mails  []func() error
-	timers []struct {
+	now     int64
+	blocked int64
+	mails   []func() error
+	timers  []struct {
 		at int64
 		fn func() error
 	}
@@ -32,6 +33,7 @@ type services struct {
 
 func (s *services) Post(fn func() error)                   { s.mails = append(s.mails, fn) }
 func (s *services) Now() int64                             { return s.now }
+func (s *services) Backpressured() int64                   { return s.blocked }
 func (s *services) Fail(err error)                         { s.failed = err }
 func (s *services) SendEvent(_ graph.OperatorID, b []byte) { s.sent = append(s.sent, b) }
 func (s *services) Wake()                                  {}

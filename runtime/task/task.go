@@ -400,6 +400,15 @@ func (t *Task) Post(fn func() error) { t.mail.post(fn) }
 // Now implements operator.Services.
 func (t *Task) Now() int64 { return t.env.Now().UnixMilli() }
 
+// Backpressured implements operator.Services.
+func (t *Task) Backpressured() int64 {
+	var n int64
+	for _, p := range t.parts {
+		n += p.BackpressuredNanos()
+	}
+	return n / 1e6
+}
+
 // At implements operator.Services; task's goroutine only.
 func (t *Task) At(ms int64, fn func() error) { t.timers.add(ms, fn) }
 

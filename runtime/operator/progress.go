@@ -1,0 +1,313 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/thalweg/thalweg/config"
+)
+
+// Watermarks is a watermark strategy. The zero value emits none but the last (MaxWatermark at the end of a bounded stream).
+type Watermarks[T any] struct {
+	// Time extracts the event time in milliseconds from a record and the time that it has already; nil keeps that one.
+	Time func(v T, ts int64) int64
+	// Enabled turns watermarks on: each split's is its highest event time less OutOfOrder and one millisecond, or what Generator says.
+	Enabled    bool
+	OutOfOrder int64 // milliseconds
+	// Generator makes a split's own generator; nil for the above.
+	Generator func() Generator[T]
+	// Idleness in milliseconds: a split without records for so long does not hold the watermark back; 0 for never. The time that the task
+	// is held up by what follows does not count. Source: FLINK-32496.
+	Idleness int64
+}
+
+// Generator makes the watermarks of one split. Source: Flink WatermarkGenerator.
+type Generator[T any] interface {
+	// OnEvent runs after each record; ts is its event time in milliseconds or NoTimestamp.
+	OnEvent(v T, ts int64, out *GeneratorOutput)
+	// OnPeriodic runs each pipeline.auto-watermark-interval.
+	OnPeriodic(out *GeneratorOutput)
+}
+
+// GeneratorOutput takes a generator's watermarks.
+type GeneratorOutput struct {
+	mark int64
+	idle bool
+}
+
+// Emit says that event time reached ts (milliseconds); a lower one than before changes nothing. It ends idleness.
+func (g *GeneratorOutput) Emit(ts int64) { g.mark, g.idle = max(g.mark, ts), false }
+
+// MarkIdle says that the split holds the watermark back no longer, until the next Emit.
+func (g *GeneratorOutput) MarkIdle() { g.idle = true }
+
+// progress is the event time of a stream that is made of splits: their watermarks and idleness, combined.
+type progress[T any] struct {
+	ctx       *Context
+	wm        Watermarks[T]
+	out       Receiver[T]
+	batch     BatchReceiver[T] // out, for records that come in batches
+	extracted []int64          // room for the event times of a batch
+	main      *splitOutput[T]  // records of no split
+	splits    map[string]*splitOutput[T]
+	records   int64
+	emitted   int64
+	idle      bool
+	published atomic.Int64
+	finished  bool
+	opened    int64 // clock
+	noMore    bool  // no split will come any more
+}
+
+func (p *progress[T]) init(ctx *Context, wm Watermarks[T], out Receiver[T]) {
+	p.ctx, p.wm, p.out, p.batch = ctx, wm, out, inBatches(out)
+	p.emitted, p.splits = MinWatermark, map[string]*splitOutput[T]{}
+	p.published.Store(MinWatermark)
+}
+
+func (p *progress[T]) open() {
+	p.opened = p.clock()
+	if p.wm.Enabled {
+		p.schedule(config.WatermarkInterval.Value(p.ctx.Config).Milliseconds())
+	}
+}
+
+// clock is the processing time less what the task was held up by what follows, in milliseconds.
+func (p *progress[T]) clock() int64 { return p.ctx.Now() - p.ctx.Backpressured() }
+
+func (p *progress[T]) schedule(interval int64) {
+	p.ctx.At(p.ctx.Now()+max(interval, 1), func() error {
+		if p.finished {
+			return nil
+		}
+		if p.wm.Generator != nil {
+			p.ctx.Enter()
+			p.each(func(s *splitOutput[T]) { s.gen.OnPeriodic(&s.out) })
+		}
+		if err := p.advance(p.clock()); err != nil {
+			return err
+		}
+		p.schedule(interval)
+		return nil
+	})
+}
+
+func (p *progress[T]) each(fn func(*splitOutput[T])) {
+	if p.main != nil {
+		fn(p.main)
+	}
+	for _, s := range p.splits {
+		fn(s)
+	}
+}
+
+func (p *progress[T]) newSplit() *splitOutput[T] {
+	s := &splitOutput[T]{p: p, max: MinWatermark, active: p.clock(), out: GeneratorOutput{mark: MinWatermark}}
+	if p.wm.Generator != nil {
+		s.gen = p.wm.Generator()
+	}
+	return s
+}
+
+// splitOutput is one split's part.
+type splitOutput[T any] struct {
+	p      *progress[T]
+	max    int64 // highest event time
+	count  int64 // records since the last look
+	active int64 // when the last look found records
+	gen    Generator[T]
+	out    GeneratorOutput
+}
+
+// Collect implements connector.SplitOutput.
+func (s *splitOutput[T]) Collect(v T, ts int64) error {
+	p := s.p
+	if p.wm.Time != nil {
+		ts = p.wm.Time(v, ts)
+	}
+	s.max = max(s.max, ts)
+	s.count++
+	p.records++
+	if p.idle {
+		if err := p.wake(); err != nil {
+			return err
+		}
+	}
+	if s.gen != nil {
+		return s.generated(v, ts)
+	}
+	return p.out.Process(v, Meta{TS: ts})
+}
+
+// generated passes a record on and shows it to the split's generator, whose watermark counts at once.
+func (s *splitOutput[T]) generated(v T, ts int64) error {
+	if err := s.p.out.Process(v, Meta{TS: ts}); err != nil {
+		return err
+	}
+	s.p.ctx.Enter()
+	before := s.out.mark
+	if s.gen.OnEvent(v, ts, &s.out); s.out.mark > before {
+		return s.p.advance(s.p.clock())
+	}
+	return nil
+}
+
+// CollectBatch implements connector.BatchOutput.
+func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
+	p := s.p
+	if s.gen != nil {
+		for i := range vs {
+			if err := s.Collect(vs[i], timeOf(ts, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if p.wm.Time != nil {
+		ts = p.times(vs, ts)
+	}
+	for _, t := range ts {
+		s.max = max(s.max, t)
+	}
+	s.count += int64(len(vs))
+	p.records += int64(len(vs))
+	if p.idle {
+		if err := p.wake(); err != nil {
+			return err
+		}
+	}
+	return p.batch.ProcessBatch(vs, ts)
+}
+
+// times extracts the event times of a batch, into ts when there is one.
+func (p *progress[T]) times(vs []T, ts []int64) []int64 {
+	own := ts != nil
+	if !own {
+		p.extracted = slices.Grow(p.extracted[:0], len(vs))
+		ts = p.extracted[:len(vs)]
+	}
+	for i := range vs {
+		t := NoTimestamp
+		if own {
+			t = ts[i]
+		}
+		ts[i] = p.wm.Time(vs[i], t)
+	}
+	return ts
+}
+
+// watermark is the split's own.
+func (s *splitOutput[T]) watermark() int64 {
+	if s.gen != nil {
+		return s.out.mark
+	}
+	if s.max <= MinWatermark+s.p.wm.OutOfOrder { // nothing yet, or a time with no room below it
+		return MinWatermark
+	}
+	return s.max - s.p.wm.OutOfOrder - 1
+}
+
+// wake ends the stream's idleness.
+func (p *progress[T]) wake() error {
+	p.idle = false
+	return p.out.Idle(false)
+}
+
+// advance combines the splits' watermarks and idleness and emits what changed. A stream without splits holds the watermark back until
+// it is idle: after the idleness time, or at once when no split will ever come.
+func (p *progress[T]) advance(now int64) error {
+	least, most, live := MaxWatermark, MinWatermark, 0
+	look := func(s *splitOutput[T]) {
+		w := s.watermark()
+		most = max(most, w)
+		if s.count > 0 {
+			s.count, s.active = 0, now
+		} else if p.wm.Idleness > 0 && now-s.active >= p.wm.Idleness {
+			return
+		}
+		if s.out.idle {
+			return
+		}
+		live++
+		least = min(least, w)
+	}
+	p.each(look)
+	if live == 0 {
+		none := p.main == nil && len(p.splits) == 0
+		if p.idle || none && !p.noMore && (p.wm.Idleness == 0 || now-p.opened < p.wm.Idleness) {
+			return nil
+		}
+		p.idle = true
+		if most > p.emitted { // nothing holds it back any more, whichever split was idle first
+			if err := p.emit(most); err != nil {
+				return err
+			}
+		}
+		return p.out.Idle(true)
+	}
+	if least > p.emitted {
+		return p.emit(least)
+	}
+	return nil
+}
+
+func (p *progress[T]) emit(ts int64) error {
+	p.emitted = ts
+	p.published.Store(ts)
+	return p.out.Watermark(ts)
+}
+
+// finish emits the last watermark, once.
+func (p *progress[T]) finish() error {
+	if p.finished {
+		return nil
+	}
+	p.finished = true
+	return p.emit(MaxWatermark)
+}
+
+// AssignWatermarks gives the records of a stream new event times and the stream new watermarks, in place of those it has: of these only
+// the last counts. Source: Flink TimestampsAndWatermarksOperator.
+func AssignWatermarks[T any](wm Watermarks[T]) Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		r, err := receiver[T](out)
+		if err != nil {
+			return nil, err
+		}
+		o := &assignOp[T]{}
+		o.init(ctx, wm, r)
+		return o, nil
+	})
+}
+
+type assignOp[T any] struct {
+	Base
+	progress[T]
+}
+
+func (o *assignOp[T]) Input(int) any   { return Receiver[T](o) }
+func (o *assignOp[T]) Idle(bool) error { return nil }
+
+func (o *assignOp[T]) Open(context.Context) error {
+	o.main = o.newSplit()
+	o.open()
+	return nil
+}
+
+func (o *assignOp[T]) Process(v T, m Meta) error {
+	o.ctx.Enter()
+	return o.main.Collect(v, m.TS)
+}
+
+func (o *assignOp[T]) ProcessBatch(vs []T, ts []int64) error {
+	o.ctx.Enter()
+	return o.main.CollectBatch(vs, ts)
+}
+
+func (o *assignOp[T]) Watermark(ts int64) error {
+	if ts == MaxWatermark {
+		return o.finish()
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/config"
+)
+
+// assign opens an AssignWatermarks operator with an interval of 100 ms.
+func assign(t *testing.T, wm Watermarks[int64]) (Receiver[int64], *sink[int64], *services) {
+	t.Helper()
+	svc, out := &services{}, &sink[int64]{}
+	ctx := &Context{Services: svc, Name: "op", Parallelism: 1, MaxParallelism: 128, Logger: zerolog.Nop(), Metrics: noMetrics{}, Mark: &Marker{},
+		Config: config.Configuration{"pipeline.auto-watermark-interval": "100 ms"}}
+	op, err := AssignWatermarks(wm).New(ctx, Receiver[int64](out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := op.Open(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return op.Input(0).(Receiver[int64]), out, svc
+}
+
+func marks(s *sink[int64]) []int64 {
+	var out []int64
+	for _, e := range s.got {
+		if e.mark {
+			out = append(out, e.ts)
+		}
+	}
+	return out
+}
+
+func TestAssignedWatermarksReplaceThoseThatCome(t *testing.T) {
+	in, out, svc := assign(t, Watermarks[int64]{Enabled: true, OutOfOrder: 5, Time: func(v, _ int64) int64 { return v * 10 }})
+	for _, v := range []int64{3, 1, 7} {
+		if err := in.Process(v, Meta{TS: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := in.Watermark(1000); err != nil {
+		t.Fatal(err)
+	}
+	svc.advance(t, 100)
+	if err := in.Watermark(MaxWatermark); err != nil {
+		t.Fatal(err)
+	}
+	want := []element[int64]{{3, 30, false}, {1, 10, false}, {7, 70, false}, {0, 64, true}, {0, MaxWatermark, true}}
+	if !slices.Equal(out.got, want) {
+		t.Fatalf("got %v, want %v", out.got, want)
+	}
+}
+
+// punctuated emits a watermark at each negative record; periodic counts its calls.
+type punctuated struct{ periodic int }
+
+func (p *punctuated) OnEvent(v, _ int64, out *GeneratorOutput) {
+	if v < 0 {
+		out.Emit(-v)
+	}
+}
+func (p *punctuated) OnPeriodic(*GeneratorOutput) { p.periodic++ }
+
+func TestPunctuatedWatermarksFollowTheirRecordAtOnce(t *testing.T) {
+	g := &punctuated{}
+	in, out, svc := assign(t, Watermarks[int64]{Enabled: true, Generator: func() Generator[int64] { return g }})
+	for _, v := range []int64{1, -5, 2, -4, -9} {
+		if err := in.Process(v, Meta{TS: v}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []element[int64]{{1, 1, false}, {-5, -5, false}, {0, 5, true}, {2, 2, false}, {-4, -4, false}, {-9, -9, false}, {0, 9, true}}
+	if !slices.Equal(out.got, want) {
+		t.Fatalf("got %v, want %v", out.got, want)
+	}
+	svc.advance(t, 350)
+	if g.periodic < 1 || g.periodic > 4 {
+		t.Fatalf("OnPeriodic ran %d times in 350 ms, each 100 ms", g.periodic)
+	}
+}
+
+// TestIdlenessDoesNotRunWhileHeldUp: a stream that had no records because what follows held the task up is not idle.
+func TestIdlenessDoesNotRunWhileHeldUp(t *testing.T) {
+	idle := func(blocked int64) bool {
+		in, _, svc := assign(t, Watermarks[int64]{Enabled: true, Idleness: 1000})
+		if err := in.Process(1, Meta{TS: 1}); err != nil {
+			t.Fatal(err)
+		}
+		svc.advance(t, 100)
+		svc.blocked = blocked
+		svc.advance(t, 2000)
+		return in.(*assignOp[int64]).idle
+	}
+	if !idle(0) {
+		t.Error("a stream without records for 1.9 s, with an idleness of 1 s, is not idle")
+	}
+	if idle(1500) {
+		t.Error("a stream that was held up for 1.5 of 1.9 s, with an idleness of 1 s, is idle")
+	}
+}

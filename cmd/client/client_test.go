@@ -218,6 +218,33 @@ func TestNoSavepointFolder(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// A master that dies while it is asked to stop leaves it open whether the job stopped: that is what the client says, and where to look.
+func TestMasterDiesDuringStop(t *testing.T) {
+	for _, when := range []string{"POST", "GET"} { // before it answered the request, and after
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/jobs/overview":
+				fmt.Fprintf(w, `{"jobs":[{"jid":%q,"name":"orders","state":"RUNNING"}]}`, id) //nolint:errcheck // a test
+			case r.Method == when:
+				panic(http.ErrAbortHandler)
+			default:
+				_, _ = w.Write([]byte(`{"request-id":"t"}`))
+			}
+		}))
+		for action, want := range map[string]string{"stop": "file _metadata", "savepoint": "file _metadata", "checkpoint": "whether the job still runs"} {
+			_, errs, code := thalweg(t, nil, action, "-m", strings.TrimPrefix(s.URL, "http://"))
+			if code != exitUnreachable || !strings.Contains(errs, "the outcome of the "+action+" is unknown: thalweg list") || !strings.Contains(errs, want) {
+				t.Errorf("%s, %s: exit %d %q", action, when, code, errs)
+			}
+		}
+		s.Close()
+	}
+	if _, errs, _ := thalweg(t, nil, "stop", "-m", "127.0.0.1:1"); strings.Contains(errs, "outcome") {
+		t.Errorf("nobody there: %q", errs)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestExitCodes(t *testing.T) {
 	for want, errs := range map[int][]error{
 		exitUsage:       {&artifact.Error{Text: "x"}, fmt.Errorf("y: %w", &client.QueueNotFoundError{Queue: "q"}), &submit.SizeError{}, &submit.ConfigError{}, &control.SelectionError{}, control.ErrNotGiven, fmt.Errorf("%w: z", control.ErrNotFound)},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,21 @@ func (c *cli) within(ctx context.Context, what, id string, fn func(context.Conte
 	if err != nil && wctx.Err() != nil && ctx.Err() == nil {
 		return &exitError{exitFailed, fmt.Errorf("the %s (trigger %s) is not complete after %s and goes on; wait longer with -Dclient.timeout=10min, or use -detached", what, id, limit)}
 	}
-	return err
+	return undecided(what, true, err)
+}
+
+// undecided adds to the silence of a master that was asked for an operation, or may have been (asked false), that nobody knows how it went.
+func undecided(what string, asked bool, err error) error {
+	var gone *control.UnreachableError
+	var dial *net.OpError
+	if !errors.As(err, &gone) || !asked && errors.As(err, &dial) && dial.Op == "dial" {
+		return err
+	}
+	see := "thalweg list shows whether the job still runs"
+	if what != "checkpoint" {
+		see += ", and its savepoint folder whether there is a new savepoint: a complete one holds a file _metadata"
+	}
+	return fmt.Errorf("%w; the outcome of the %s is unknown: %s", err, what, see)
 }
 
 func (c *cli) savepointCommand() *cobra.Command {
@@ -63,7 +78,7 @@ func (c *cli) savepointCommand() *cobra.Command {
 				}
 				id, err := t.REST.TriggerSavepoint(ctx, t.Job.ID, s)
 				if err != nil {
-					return noFolder(s, "an argument (thalweg savepoint ... FOLDER)", err)
+					return noFolder(s, "an argument (thalweg savepoint ... FOLDER)", undecided("savepoint", false, err))
 				}
 				if detached {
 					return c.tell(t, map[string]any{"event": "triggered", "triggerId": id}, "Savepoint triggered: %s\n", id)
@@ -126,7 +141,7 @@ func (c *cli) stopCommand() *cobra.Command {
 				}
 				id, err := t.REST.TriggerStop(ctx, t.Job.ID, s)
 				if err != nil {
-					return noFolder(s, "-p/--savepointPath", err)
+					return noFolder(s, "-p/--savepointPath", undecided("stop", false, err))
 				}
 				if detached {
 					return c.tell(t, map[string]any{"event": "triggered", "triggerId": id}, "Stop triggered: %s\n", id)
@@ -157,7 +172,7 @@ func (c *cli) checkpointCommand() *cobra.Command {
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				id, err := t.REST.TriggerCheckpoint(ctx, t.Job.ID, full)
 				if err != nil {
-					return err
+					return undecided("checkpoint", false, err)
 				}
 				return c.within(ctx, "checkpoint", id, func(ctx context.Context) error {
 					n, err := t.REST.AwaitCheckpoint(ctx, t.Job.ID, id)

@@ -2,6 +2,7 @@ package am
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// planTimeout bounds the role plan: building a graph does no I/O.
+	// planTimeout bounds the role plan, in which the program builds its graph twice: building does no I/O.
 	planTimeout = 2 * time.Minute
 	// maxGraph bounds the graph that a program may hand over, in bytes.
 	maxGraph = 64 << 20
@@ -45,15 +46,17 @@ type PlanRequest struct {
 	Name   string // for messages
 	Dir    string // private folder
 	Config rpc.ProcessConfig
-	Env    []string  // added to the environment
-	Stderr io.Writer // gets what the program wrote to its standard error
+	Env    []string      // added to the environment
+	Stderr io.Writer     // gets what the program wrote to its standard error
+	Limit  time.Duration // 0 is two minutes
 }
 
 // Plan runs the user's binary in role plan and returns the graph that it writes to file descriptor 3.
 //
 // Errors: *PlanError for what the user has to mend, *container.ProtocolError.
 func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
-	ctx, cancel := context.WithTimeout(ctx, planTimeout)
+	limit := cmp.Or(r.Limit, planTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	file, err := os.CreateTemp(r.Dir, "plan-*.json")
 	if err != nil {
@@ -90,7 +93,7 @@ func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
 	}
 	switch {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, &PlanError{r.Name, fmt.Sprintf("it did not end within %s: the function given to stream.Main must not do I/O", planTimeout)}
+		return nil, &PlanError{r.Name, fmt.Sprintf("it did not end within %s. The function given to stream.Main is called twice, to compare the two graphs, and must not do I/O or wait", limit)}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -53,6 +54,14 @@ func TestPlan(t *testing.T) {
 	cancel()
 	if _, err := Plan(ctx, PlanRequest{Path: "/bin/true", Dir: t.TempDir()}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+	slow := filepath.Join(t.TempDir(), "slow")
+	if err := os.WriteFile(slow, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if _, err := Plan(t.Context(), PlanRequest{Path: slow, Name: "slow", Dir: t.TempDir(), Limit: 100 * time.Millisecond}); err == nil ||
+		!strings.Contains(err.Error(), "did not end within 100ms") || !strings.Contains(err.Error(), "called twice") {
+		t.Errorf("a slow build: %v", err)
 	}
 	if _, err := Plan(t.Context(), PlanRequest{Path: "/does/not/exist", Name: "x", Dir: t.TempDir()}); err == nil {
 		t.Error("a missing program builds a graph")

@@ -295,6 +295,10 @@ func TestCancelledJobIsKilled(t *testing.T) {
 	if target.Job.ID != r.JobID {
 		t.Errorf("job %s, the client said %s", target.Job.ID, r.JobID)
 	}
+	var status *control.StatusError
+	if _, err := target.REST.TriggerSavepoint(t.Context(), target.Job.ID, control.SavepointRequest{Dir: "ftp://h/x"}); !errors.As(err, &status) || status.Code != 400 || !strings.Contains(err.Error(), "target-directory = ftp://h/x") {
+		t.Errorf("a savepoint into a folder that no file system is for: %v", err)
+	}
 	err = target.REST.Cancel(t.Context(), target.Job.ID)
 	target.REST.Close()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/am/folder"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/dispatcher"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -261,6 +262,9 @@ func (e fatalError) Unwrap() error { return e.err }
 func (m *master) serve(d *dispatcher.Dispatcher) (stop func()) {
 	handler := rest.New(rest.Options{
 		Dispatcher: d, TaskManagers: m.manager, Config: m.app.Config, LogDir: m.c.LogDir, ApplicationID: m.app.ID, Started: m.start, Logger: m.log,
+		CheckFolder: func(ctx context.Context, field, uri string) (string, error) {
+			return folder.Target(ctx, field, uri, m.app.HadoopConfiguration(), m.files)
+		},
 		Shutdown: func() {
 			for _, id := range d.JobIDs() {
 				if err := d.Cancel(id); err != nil {

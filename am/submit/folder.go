@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 
+	"github.com/thalweg/thalweg/am/folder"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
@@ -26,58 +26,32 @@ func refuse(key string, err error, format string, args ...any) error {
 	return &ConfigError{Key: key, Text: fmt.Sprintf(format, args...), Err: err}
 }
 
-// Folder is the URI that value names in all containers of the cluster. key, an option or a flag, is named in messages. An absolute path
-// without scheme is one of the default file system (fs.defaultFS), and so is a URI without authority and of the same scheme.
+// Folder is folder.Of.
 //
-// Errors: *ConfigError for a relative path, and for the local disk of a node (file://), unless the default file system is one.
-//
-// Source: Hadoop FileSystem.get and Path.makeQualified, Hadoop 3.4.
+// Errors: *ConfigError.
 func Folder(key, value string, hadoop *conf.Configuration) (string, error) {
-	def, err := hadoop.DefaultFS()
-	if err != nil {
-		return "", err
-	}
-	d, err := url.Parse(def)
-	if err != nil {
-		return "", fmt.Errorf("submit: %s = %q is no URI: %w", conf.KeyDefaultFS, def, err)
-	}
-	base := d.Scheme + "://" + d.Host
-	if strings.HasPrefix(value, "/") {
-		return base + value, nil
-	}
-	u, err := url.Parse(value)
-	switch {
-	case err != nil || u.Scheme == "" || !strings.HasPrefix(u.Path, "/"):
-		return "", refuse(key, nil, "%s = %q is no folder: give an absolute path (of %s) or a URI such as %s/path", key, value, base, base)
-	case u.Scheme == "file" && d.Scheme != "file":
-		return "", refuse(key, nil, "%s = %s is on the local disk of each node, which the other containers do not see: give a folder that all share, such as %s%s", key, value, base, u.Path)
-	case u.Host == "" && u.Scheme == d.Scheme:
-		return base + u.EscapedPath(), nil
-	}
-	return value, nil
+	uri, err := folder.Of(key, value, hadoop)
+	return uri, configError(err)
 }
 
-// Target is Folder for the folder of a savepoint, and refuses a scheme that files does not know.
+// Target is folder.Target.
 //
 // Errors: *ConfigError.
 func Target(ctx context.Context, key, value string, hadoop *conf.Configuration, files *fs.Registry) (string, error) {
-	uri, err := Folder(key, value, hadoop)
-	if err != nil {
-		return "", err
-	}
-	return uri, known(ctx, files, key, uri)
+	uri, err := folder.Target(ctx, key, value, hadoop, files)
+	return uri, configError(err)
 }
 
-// known refuses a URI that no file system is for.
 func known(ctx context.Context, files *fs.Registry, key, uri string) error {
-	f, _, err := files.Resolve(ctx, uri)
-	switch {
-	case err == nil:
-		return f.Close()
-	case errors.Is(err, fs.ErrScheme):
-		return refuse(key, err, "%s = %s: %v; give an hdfs:// URI", key, uri, fs.ErrScheme)
+	return configError(folder.Known(ctx, files, key, uri))
+}
+
+func configError(err error) error {
+	var f *folder.Error
+	if errors.As(err, &f) {
+		return &ConfigError{Key: f.Key, Text: f.Text, Err: f.Err}
 	}
-	return nil // what else is wrong shows when it is used
+	return err
 }
 
 // folders are the options that name folders of all containers.

@@ -2,6 +2,9 @@ package minicluster_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -92,6 +95,32 @@ func TestTmpDirs(t *testing.T) {
 	o.Config["io.tmp.dirs"] = "/proc/no/such/folder"
 	if _, err := minicluster.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "io.tmp.dirs") {
 		t.Errorf("an unusable folder: %v", err)
+	}
+}
+
+// A savepoint's folder that no file system is for is refused at once.
+func TestSavepointFolderIsChecked(t *testing.T) {
+	o := options(t, &jobtest.World{}, nil)
+	o.RESTAddress = "localhost:0"
+	c, err := minicluster.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	for dir, want := range map[string]int{"ftp://h/x": http.StatusBadRequest, "relative": http.StatusBadRequest, "file://" + o.Dir + "/sp": http.StatusAccepted} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.RESTURL+"/jobs/"+c.JobID.String()+"/savepoints", strings.NewReader(`{"target-directory":"`+dir+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != want {
+			t.Errorf("%s: %d %s, %v", dir, resp.StatusCode, text, err)
+		}
 	}
 }
 

@@ -2,14 +2,29 @@ package minicluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"time"
 
+	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/rest"
 )
 
+// checkFolder refuses folders that no file system is for.
+func (c *Cluster) checkFolder(ctx context.Context, field, uri string) (string, error) {
+	f, _, err := c.opts.FS.Resolve(ctx, uri)
+	if err == nil {
+		return uri, f.Close()
+	}
+	if errors.Is(err, fs.ErrScheme) {
+		return "", fmt.Errorf("%s = %s: %w; give a file:// or hdfs:// URI", field, uri, fs.ErrScheme)
+	}
+	return uri, nil // what else is wrong shows when it is used
+}
+
 func (c *Cluster) startREST(ctx context.Context) error {
-	h := rest.New(rest.Options{Dispatcher: c.Dispatcher, TaskManagers: c.Resources, Config: c.conf, Started: time.Now(), Logger: c.opts.Logger,
+	h := rest.New(rest.Options{Dispatcher: c.Dispatcher, TaskManagers: c.Resources, Config: c.conf, Started: time.Now(), Logger: c.opts.Logger, CheckFolder: c.checkFolder,
 		Shutdown: func() { _ = c.Dispatcher.Cancel(c.JobID) }}) // ended already is fine
 	s, err := rest.Listen(ctx, c.opts.RESTAddress, h, c.opts.Logger)
 	if err != nil {

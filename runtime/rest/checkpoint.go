@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -245,6 +246,18 @@ func checkDirectory(uri string) error {
 	return nil
 }
 
+// directory is the full URI of the folder that a field of the body names; "" is the job's own.
+func (s *server) directory(ctx context.Context, field, uri string) (string, error) {
+	if err := checkDirectory(uri); err != nil || uri == "" || s.opts.CheckFolder == nil {
+		return uri, err
+	}
+	full, err := s.opts.CheckFolder(ctx, field, uri)
+	if err != nil {
+		return "", bad("%v", err)
+	}
+	return full, nil
+}
+
 func (s *server) triggerSavepoint(r *http.Request) (any, error) {
 	var b struct {
 		Directory string `json:"target-directory"`
@@ -255,14 +268,15 @@ func (s *server) triggerSavepoint(r *http.Request) (any, error) {
 	if err := body(r, &b); err != nil {
 		return nil, err
 	}
-	if err := checkDirectory(b.Directory); err != nil {
+	dir, err := s.directory(r.Context(), "target-directory", b.Directory)
+	if err != nil {
 		return nil, err
 	}
 	nat, err := native(b.Format)
 	if err != nil {
 		return nil, err
 	}
-	return s.start(r, b.TriggerID, jobmaster.TriggerRequest{Kind: jobmaster.TriggerSavepoint, Directory: b.Directory, Native: nat, Cancel: b.Cancel})
+	return s.start(r, b.TriggerID, jobmaster.TriggerRequest{Kind: jobmaster.TriggerSavepoint, Directory: dir, Native: nat, Cancel: b.Cancel})
 }
 
 func (s *server) stop(r *http.Request) (any, error) {
@@ -275,14 +289,15 @@ func (s *server) stop(r *http.Request) (any, error) {
 	if err := body(r, &b); err != nil {
 		return nil, err
 	}
-	if err := checkDirectory(b.Directory); err != nil {
+	dir, err := s.directory(r.Context(), "targetDirectory", b.Directory)
+	if err != nil {
 		return nil, err
 	}
 	nat, err := native(b.Format)
 	if err != nil {
 		return nil, err
 	}
-	return s.start(r, b.TriggerID, jobmaster.TriggerRequest{Kind: jobmaster.TriggerStop, Directory: b.Directory, Drain: b.Drain, Native: nat})
+	return s.start(r, b.TriggerID, jobmaster.TriggerRequest{Kind: jobmaster.TriggerStop, Directory: dir, Drain: b.Drain, Native: nat})
 }
 
 func location(op dispatcher.Operation) object {
@@ -326,14 +341,15 @@ func (s *server) dispose(r *http.Request) (any, error) {
 	if b.Path == "" {
 		return nil, bad("savepoint-path is missing.")
 	}
-	if err := checkDirectory(b.Path); err != nil {
+	uri, err := s.directory(r.Context(), "savepoint-path", b.Path)
+	if err != nil {
 		return nil, err
 	}
 	trigger, err := triggerID(b.TriggerID)
 	if err != nil {
 		return nil, err
 	}
-	if trigger, err = s.opts.Dispatcher.StartDisposal(trigger, b.Path); err != nil {
+	if trigger, err = s.opts.Dispatcher.StartDisposal(trigger, uri); err != nil {
 		return nil, err
 	}
 	return accepted{object{"request-id": trigger}}, nil

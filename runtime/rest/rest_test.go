@@ -71,7 +71,13 @@ func start(t *testing.T, conf map[string]string) *rig {
 	if err := os.Symlink("../outside", filepath.Join(logs, "link")); err != nil {
 		t.Fatal(err)
 	}
-	r.h = rest.New(rest.Options{Dispatcher: r.c.Dispatcher, TaskManagers: r.c.Resources, Config: c, LogDir: logs, Shutdown: func() { r.shut.Store(true) }, Logger: zerolog.Nop()})
+	check := func(_ context.Context, field, uri string) (string, error) {
+		if strings.HasPrefix(uri, "ftp:") {
+			return "", fmt.Errorf("%s = %s: no file system", field, uri)
+		}
+		return uri, nil
+	}
+	r.h = rest.New(rest.Options{CheckFolder: check, Dispatcher: r.c.Dispatcher, TaskManagers: r.c.Resources, Config: c, LogDir: logs, Shutdown: func() { r.shut.Store(true) }, Logger: zerolog.Nop()})
 	r.job = r.c.JobID.String()
 	r.until("running", func() bool {
 		d, err := r.c.Dispatcher.Details(context.Background(), r.c.JobID)
@@ -210,6 +216,14 @@ func TestErrors(t *testing.T) {
 		{"POST", job + "/savepoints", strings.Repeat(" ", 2<<20), 413},
 		{"POST", job + "/checkpoints", `{"checkpointType":"INCREMENTAL"}`, 400},
 		{"POST", "/savepoint-disposal", `{}`, 400},
+		{"POST", "/savepoint-disposal", `{"savepoint-path":"ftp://h/x"}`, 400},
+		{"POST", job + "/savepoints", `{"target-directory":"ftp://h/x"}`, 400},
+		{"POST", job + "/stop", `{"targetDirectory":"ftp://h/x"}`, 400},
+		{"GET", "//jobs//overview", "", 404},
+		{"GET", "/jobs/./overview", "", 404},
+		{"GET", "/jobs/../overview", "", 404},
+		{"POST", "/jobs/overview", "", 404}, // as Flink's Router, no 405
+		{"DELETE", job, "", 404},
 		{"GET", "/savepoint-disposal/" + none, "", 404},
 		{"GET", "/taskmanagers/nosuch", "", 404},
 		{"GET", "/jobmanager/logs/nosuch", "", 404},
@@ -221,6 +235,9 @@ func TestErrors(t *testing.T) {
 		if errs, ok := got["errors"].([]any); !ok || len(errs) != 1 || errs[0] == "" {
 			t.Errorf("%s %s: %v, want {\"errors\": [text]}", c.method, c.path, got)
 		}
+	}
+	for _, p := range []string{"//jobs/overview", "/jobs/overview/", "/v1/jobs/overview/"} { // as Flink's Router
+		r.get(p, 200)
 	}
 	if got := r.call("GET", "/jobmanager/logs/link", "", 500); strings.Contains(got, "secret") {
 		t.Error("a link led out of the log folder")

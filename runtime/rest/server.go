@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -53,6 +54,9 @@ type Options struct {
 	LogDir       string               // of the JobManager; "" serves no logs
 	// Shutdown ends the cluster (DELETE /cluster); nil refuses it. It must return at once.
 	Shutdown func()
+	// CheckFolder returns the full URI of the folder for a savepoint that a request names in field, or says why there cannot be one, in words for
+	// the caller; nil takes every folder.
+	CheckFolder func(ctx context.Context, field, uri string) (string, error)
 	// ApplicationID is shown by /jobs/:jobid on YARN.
 	ApplicationID string
 	Started       time.Time
@@ -110,12 +114,17 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-cache")
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	if rest, ok := strings.CutPrefix(r.URL.Path, "/v1/"); ok {
+	p := "/" + strings.Trim(r.URL.Path, "/") // Flink's Router ignores slashes at both ends
+	if rest, ok := strings.CutPrefix(p, "/v1/"); ok {
+		p = "/" + rest
+	}
+	if p != r.URL.Path {
 		r2 := r.Clone(r.Context())
-		r2.URL.Path, r2.URL.RawPath = "/"+rest, ""
+		r2.URL.Path, r2.URL.RawPath = p, ""
 		r = r2
 	}
-	if _, pattern := s.mux.Handler(r); pattern == "" {
+	// Another method is not found either, as in Flink. A path that is not clean would be redirected, in HTML.
+	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(p) != p {
 		s.fail(w, r, &statusError{http.StatusNotFound, fmt.Sprintf("Not found: %s %s", r.Method, r.URL.Path)})
 		return
 	}

@@ -342,7 +342,7 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 			a.batch, _ = a.out.(connector.BatchOutput[T])
 		}
 		step := int64(a.step)
-		n := min(int64(limit), turn, max(0, (r.count-a.next+step-1)/step))
+		n := min(int64(limit), turn, left(a.next, r.count, step))
 		if err := r.s.emit(r, a, int(n)); err != nil {
 			return 0, err // fails the task: positions are those of the last checkpoint
 		}
@@ -363,6 +363,14 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 		return connector.EndOfInput, nil
 	}
 	return connector.NothingAvailable, nil
+}
+
+// left is how many of next, next+step, ... are below count, which may be the largest there is.
+func left(next, count, step int64) int64 {
+	if next >= count {
+		return 0
+	}
+	return (count-next-1)/step + 1
 }
 
 // allowed is how many of limit records the rate allows now; when none, the next moment is set to wake the task.

@@ -46,6 +46,21 @@ func TestTimestampsAndRate(t *testing.T) {
 	}
 }
 
+// A source without Count has no end; each of its splits gives records, at any parallelism.
+func TestEndless(t *testing.T) {
+	for _, splits := range []int{1, 2, 3} {
+		r := connectortest.StartSource(t, datagen.Source(func(n int64) int64 { return n }, datagen.Splits(splits)), 1, nil)
+		r.Until("records of each split", func() bool {
+			seen := map[int64]bool{}
+			for _, v := range r.Values() {
+				seen[v%int64(splits)] = true
+			}
+			return len(seen) == splits
+		})
+		r.Close()
+	}
+}
+
 func TestFaults(t *testing.T) {
 	err := datagen.Source(func(n int64) int64 { return n }, datagen.Count(-1), datagen.RatePerSecond(0), datagen.Splits(0)).(connector.Validator).Validate()
 	if err == nil {

@@ -24,8 +24,11 @@ type StateFileError struct {
 }
 
 func (e *StateFileError) Error() string {
-	if errors.Is(e.Err, iofs.ErrNotExist) {
-		return fmt.Sprintf("state file %s is missing", e.URI) // the cause says no more
+	switch { // the causes say no more
+	case errors.Is(e.Err, iofs.ErrNotExist):
+		return fmt.Sprintf("state file %s is missing", e.URI)
+	case errors.Is(e.Err, syscall.EISDIR):
+		return fmt.Sprintf("state file %s is a directory", e.URI)
 	}
 	return fmt.Sprintf("state file %s is %v", e.URI, e.Err)
 }
@@ -39,7 +42,7 @@ func lasting(uri string, err error) error {
 	case errors.Is(err, fs.ErrCorrupt):
 		return &StateFileError{uri, fmt.Errorf("%w: %w", ErrDamaged, err)}
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
-		return &StateFileError{uri, fmt.Errorf("no file: %w", err)}
+		return &StateFileError{uri, fmt.Errorf("out of reach: %w", err)}
 	}
 	return err
 }

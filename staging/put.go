@@ -134,7 +134,7 @@ func (s *Store) upload(ctx context.Context, in *os.File, p string, a Artifact, p
 		err = s.fs.Chmod(ctx, tmp, 0o755)
 	}
 	if err == nil {
-		s.remember(p, true)
+		s.note(made{path: p, lib: true})
 		err = s.fs.Rename(ctx, tmp, p)
 	}
 	if err != nil {

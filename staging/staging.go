@@ -36,13 +36,18 @@ type Store struct {
 
 	mu  sync.Mutex
 	new []made // for Undo
+	app string // folder of the application
 }
 
 // made is a file or folder of this process.
 type made struct {
 	path string
 	tree bool // goes with all in it; else a folder that others may use too, which goes when it is empty
+	lib  bool // a whole file below lib, which goes if no other submission can have found it
 }
+
+// reuse bounds the time from the making of an application's folder to the look for files that are there already.
+const reuse = 10 * time.Minute
 
 // month is the folder below lib that this Store uses.
 func (s *Store) month() string { return s.now.Format(monthLayout) }
@@ -132,9 +137,11 @@ func (s *Store) fail(op string, err error) error {
 	return &Error{Op: op, URI: s.fs.URI() + s.root, User: s.user, Err: err}
 }
 
-func (s *Store) remember(p string, tree bool) {
+func (s *Store) remember(p string, tree bool) { s.note(made{path: p, tree: tree}) }
+
+func (s *Store) note(m made) {
 	s.mu.Lock()
-	s.new = append(s.new, made{p, tree})
+	s.new = append(s.new, m)
 	s.mu.Unlock()
 }
 
@@ -150,12 +157,16 @@ func (s *Store) Path(elem ...string) string { return path.Join(append([]string{s
 func (s *Store) FS() fs.FileSystem { return s.fs }
 
 // MakeApplication makes the folder of an application, for its owner only, and returns its URI. It is the check that the root can be
-// written. The folder says which files below lib the application uses, until it is removed.
+// written. The folder says which files below lib the application uses, until it is removed; made before Put it also keeps those that
+// another submission sent, and now takes back.
 //
 // Errors: *Error.
 func (s *Store) MakeApplication(ctx context.Context, id string) (string, error) {
 	p := s.Path(id)
 	s.remember(p, true)
+	s.mu.Lock()
+	s.app = p
+	s.mu.Unlock()
 	if err := s.fs.Mkdir(ctx, path.Join(p, usesPrefix+s.month()), 0o700); err != nil {
 		return "", s.fail("write to", err)
 	}
@@ -177,7 +188,7 @@ func RemoveApplication(ctx context.Context, f fs.FileSystem, dir string) error {
 }
 
 // Undo removes what this Store made: the application's folder, the files that were uploaded, and the folders that are empty, newest first.
-// It is for a submission that failed; files that were there before stay. ctx may have ended already: Undo takes its own time, ten seconds
+// It is for a submission that failed; files that were there before stay, and those that another submission may have found meanwhile. ctx may have ended already: Undo takes its own time, ten seconds
 // at most.
 func (s *Store) Undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -188,6 +199,12 @@ func (s *Store) Undo(ctx context.Context) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, m := range slices.Backward(list) {
+		if m.lib {
+			if err := s.takeBack(ctx, m.path); err != nil {
+				errs = append(errs, err)
+			}
+			continue
+		}
 		err := s.fs.Remove(ctx, m.path, m.tree)
 		if errors.Is(err, iofs.ErrPermission) {
 			continue // who may not remove it could not make it
@@ -197,4 +214,43 @@ func (s *Store) Undo(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// takeBack removes a file below lib, unless a submission that began not long before the file was complete, or later, is still there: that one may
+// have found it. The file is out of the way first, so that whoever looks for it now sends it, and whoever looked before is seen.
+func (s *Store) takeBack(ctx context.Context, p string) error {
+	fail := func(err error) error {
+		return fmt.Errorf("staging: remove %s%s: %w", s.fs.URI(), p, err)
+	}
+	aside := p + ".undo"
+	err := s.fs.Rename(ctx, p, aside)
+	if errors.Is(err, iofs.ErrNotExist) || errors.Is(err, iofs.ErrPermission) {
+		return nil // it never was
+	}
+	if err != nil {
+		return fail(err)
+	}
+	others, err := s.others(ctx)
+	if err == nil && !others {
+		if err := s.fs.Remove(ctx, aside, false); err != nil {
+			return fail(err)
+		}
+		return nil
+	}
+	if rerr := s.fs.Rename(ctx, aside, p); rerr != nil {
+		return fail(errors.Join(err, rerr))
+	}
+	return err
+}
+
+// others reports whether there is the folder of another application that was begun when this submission was, or later.
+func (s *Store) others(ctx context.Context) (bool, error) {
+	list, err := s.fs.List(ctx, s.root)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list, func(i fs.Info) bool {
+		name := path.Base(i.Path)
+		return i.IsDir && name != libDir && name != CheckpointDir && i.Path != s.app && i.ModTime.After(s.now.Add(-reuse))
+	}), nil
 }

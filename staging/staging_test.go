@@ -358,6 +358,7 @@ type dying struct {
 	fs.FileSystem
 	op     string
 	cancel context.CancelFunc
+	done   *atomic.Bool
 }
 
 func (d dying) Mkdir(ctx context.Context, p string, perm uint32) error {
@@ -378,7 +379,7 @@ func (d dying) Chmod(ctx context.Context, p string, perm uint32) error {
 }
 
 func (d dying) Rename(ctx context.Context, from, to string) error {
-	if d.op == "rename" {
+	if d.op == "rename" && !d.done.Swap(true) { // Undo renames, too
 		d.cancel()
 		return context.Canceled
 	}
@@ -389,7 +390,7 @@ func TestInterruptedOpenLeavesNothing(t *testing.T) {
 	for _, op := range []string{"mkdir", "chmod", "rename"} {
 		f := mem.New("nn")
 		ctx, cancel := context.WithCancel(t.Context())
-		d := dying{f, op, cancel}
+		d := dying{f, op, cancel, &atomic.Bool{}}
 		s, err := Open(ctx, d, "/user/ann/.thalweg", "ann")
 		if err == nil {
 			if _, err = s.Put(ctx, local(t, "job", "x"), nil); err == nil {
@@ -409,6 +410,7 @@ func TestInterruptedOpenLeavesNothing(t *testing.T) {
 func TestUndoLeavesOthersFiles(t *testing.T) {
 	f := mem.New("nn")
 	one, two := open(t, f), open(t, f)
+	one.now = one.now.Add(time.Hour) // began long after the other
 	if _, err := two.Put(t.Context(), local(t, "job", "two"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -426,6 +428,45 @@ func TestUndoLeavesOthersFiles(t *testing.T) {
 	}
 	if _, err := f.Stat(t.Context(), two.Path("application_1_0002")); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file that another submission found while it was there is not taken back, one that it did not look for yet is, and then sent again.
+func TestUndoLeavesFilesThatOthersFound(t *testing.T) {
+	f := mem.New("nn")
+	job := local(t, "job", "content")
+	put := func(s *Store, app string) Artifact {
+		t.Helper()
+		if _, err := s.MakeApplication(t.Context(), app); err != nil {
+			t.Fatal(err)
+		}
+		a, err := s.Put(t.Context(), job, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	one, two := open(t, f), open(t, f)
+	first := put(one, "application_1_0001")
+	second := put(two, "application_1_0002")
+	if second.Sent != 0 {
+		t.Fatalf("sent %d bytes", second.Sent)
+	}
+	if err := one.Undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat(t.Context(), strings.TrimPrefix(first.URI, f.URI()))
+	if err != nil || !info.ModTime.Equal(second.ModTime) {
+		t.Errorf("the other's file: %+v, %v", info, err)
+	}
+	if _, err := f.Stat(t.Context(), one.Path("application_1_0001")); !errors.Is(err, iofs.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
+	}
+	if err := two.Undo(t.Context()); err != nil { // found, not sent: it is not the second's to remove
+		t.Fatal(err)
+	}
+	if got := files(t, f, "/"); len(got) != 1 {
+		t.Errorf("left: %v", got)
 	}
 }
 

@@ -185,6 +185,10 @@ func (s *submission) undo(ctx context.Context) error {
 }
 
 func (s *submission) stage(ctx context.Context, files []string) error {
+	var err error
+	if s.res.Staging, err = s.store.MakeApplication(ctx, s.res.ID.String()); err != nil {
+		return err
+	}
 	staged, err := s.store.PutAll(ctx, files, s.Progress)
 	if err != nil {
 		return err
@@ -193,8 +197,7 @@ func (s *submission) stage(ctx context.Context, files []string) error {
 	for _, a := range staged {
 		s.res.Sent += a.Sent
 	}
-	s.res.Staging, err = s.store.MakeApplication(ctx, s.res.ID.String())
-	return err
+	return nil
 }
 
 func (s *submission) send(ctx context.Context) error {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -466,11 +467,146 @@ func TestOperatorStateEvolution(t *testing.T) {
 	}
 	for want, fn := range map[string]func(rt *TaskContext) error{
 		`stored as list state and is opened as union list state at broadcast_test.go`: func(rt *TaskContext) error { return second(rt.UnionListState[v1]("x")) },
-		`stored operator.v1, now int64`:                func(rt *TaskContext) error { return second(rt.ListState[int64]("x")) },
-		`is opened as broadcast state`: func(rt *TaskContext) error { return second(rt.BroadcastState[string, v1]("x")) },
+		`stored operator.v1, now int64`:                                               func(rt *TaskContext) error { return second(rt.ListState[int64]("x")) },
+		`is opened as broadcast state`:                                                func(rt *TaskContext) error { return second(rt.BroadcastState[string, v1]("x")) },
 	} {
 		if err := try(fn); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// keyless uses keyed state where there is no key.
+type keyless struct {
+	ruled
+	opts []StateOption
+	v    ValueState[int64]
+	l    ListState[int64]
+	m    MapState[string, int64]
+	errs []error
+}
+
+func (f *keyless) try() {
+	for _, err := range []error{second(first(f.v.Value())), f.v.Update(1), f.v.Clear(), second(f.l.Get()), f.l.Add(1), f.l.Clear(), f.l.Update([]int64{1}),
+		second(first(f.m.Get("x"))), f.m.Put("x", 1), f.m.Remove("x"), f.m.Clear(), second(f.m.IsEmpty()), second(f.m.Keys())} {
+		f.errs = append(f.errs, err)
+	}
+}
+
+func first[A, B any](a A, _ B, err error) (A, error) { return a, err }
+
+func (f *keyless) Open(rt *RuntimeContext[string]) error {
+	var errs [3]error
+	f.v, errs[0] = rt.ValueState[int64]("v", f.opts...)
+	f.l, errs[1] = rt.ListState[int64]("l", f.opts...)
+	f.m, errs[2] = rt.MapState[string, int64]("m", f.opts...)
+	f.try()
+	return errors.Join(errs[:]...)
+}
+
+func (f *keyless) SnapshotState(int64) error { f.try(); return nil }
+
+func (f *keyless) ProcessBroadcastElement(*KeyedBroadcastContext[string], command, *Collector[string]) error {
+	f.try()
+	return nil
+}
+
+func (f *keyless) ProcessElement(*KeyedReadOnlyContext[string], command, *Collector[string]) error {
+	return f.v.Update(1)
+}
+
+// Keyed state where there is no key is an error, not the state of the key before.
+func TestNoCurrentKey(t *testing.T) {
+	for _, opts := range [][]StateOption{nil, {WithTTL(StateTTLConfig{TTL: time.Minute})}} {
+		fn := &keyless{opts: opts}
+		h := newHarness[command, string](t, KeyedBroadcastProcess(commandKey(t), nil, func() KeyedBroadcastProcessFunction[string, command, command, string] { return fn }),
+			"hashmap", 1, commandKey(t).NewHash())
+		h.process(command{Key: "k"}, NoTimestamp)
+		if err := h.tasks[0].op.Input(1).(Receiver[command]).Process(command{}, Meta{}); err != nil {
+			t.Fatal(err)
+		}
+		h.process(command{Key: "k"}, NoTimestamp)
+		if _, err := h.tasks[0].op.Snapshot(Barrier{ID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if len(fn.errs) != 3*13 {
+			t.Fatalf("%d uses", len(fn.errs))
+		}
+		for i, err := range fn.errs {
+			if !errors.Is(err, errNoKey) {
+				t.Errorf("use %d: %v", i%13, err)
+			}
+		}
+		h.close()
+	}
+}
+
+// ringer registers timers in the past and for the same time twice, and tells what its context says.
+type ringer struct{ tag OutputTag[string] }
+
+func (r *ringer) Open(*RuntimeContext[string]) error { return nil }
+func (r *ringer) Close() error                       { return nil }
+
+func (r *ringer) ProcessElement(ctx *KeyedContext[string], c command, _ *Collector[string]) error {
+	at := time.UnixMilli(c.V)
+	switch c.Op {
+	case "event":
+		return cmp.Or(ctx.RegisterEventTimeTimer(at), ctx.RegisterEventTimeTimer(at))
+	case "event-":
+		return ctx.DeleteEventTimeTimer(at)
+	case "proc-":
+		return ctx.DeleteProcessingTimeTimer(at)
+	}
+	return cmp.Or(ctx.RegisterProcessingTimeTimer(at), ctx.RegisterProcessingTimeTimer(at))
+}
+
+func (r *ringer) OnTimer(ctx *KeyedContext[string], tm Timer, out *Collector[string]) error {
+	at, ok := ctx.Timestamp()
+	mark, _ := ctx.Watermark()
+	s := fmt.Sprintf("%s %d %v at %d %v wm %d now %d", ctx.Key(), tm.At.UnixMilli(), tm.EventTime, at.UnixMilli(), ok, mark.UnixMilli(), ctx.ProcessingTime().UnixMilli())
+	out.Collect(s)
+	ctx.Output(r.tag, "side "+s)
+	return nil
+}
+
+// Timers as in Flink: one for each key and time; in the past, they fire at the next watermark, or at once in processing time.
+func TestTimerSemantics(t *testing.T) {
+	for _, backend := range backends {
+		tag := OutputTag[string]{"side"}
+		h := newHarness[command, string](t, KeyedProcess(commandKey(t), func() KeyedProcessFunction[string, command, string] { return &ringer{tag} }), backend, 1, commandKey(t).NewHash())
+		side := &sink[string]{}
+		h.tasks[0].ctx.Side = map[string]any{"side": Receiver[string](side)}
+		expect := func(want ...string) {
+			t.Helper()
+			if got := h.take(); !slices.Equal(got, want) {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+			for i := range want {
+				want[i] = "side " + want[i]
+			}
+			if got := side.take(); !slices.Equal(got, want) {
+				t.Fatalf("side output has %q, want %q", got, want)
+			}
+		}
+		h.advance(50)
+		h.watermark(100)
+		h.process(command{"a", "event", "", 40}, 100)
+		expect()
+		h.watermark(101)
+		expect("a 40 true at 40 true wm 101 now 50")
+		h.process(command{"a", "proc", "", 30}, 100)
+		expect()
+		h.advance(50) // the task's loop looks for due timers before the next record
+		expect("a 30 false at 30 true wm 101 now 50")
+		for _, c := range []command{{"b", "event", "", 300}, {"a", "event", "", 200}, {"b", "proc", "", 90}, {"a", "proc", "", 80}, {"c", "event", "", 250}, {"c", "proc", "", 85}} {
+			h.process(c, 100)
+		}
+		h.process(command{"c", "event-", "", 250}, 100)
+		h.process(command{"c", "proc-", "", 85}, 100)
+		h.advance(95)
+		expect("a 80 false at 80 true wm 101 now 95", "b 90 false at 90 true wm 101 now 95")
+		h.watermark(1000)
+		expect("a 200 true at 200 true wm 1000 now 95", "b 300 true at 300 true wm 1000 now 95")
+		h.close()
 	}
 }

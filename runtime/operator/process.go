@@ -93,6 +93,7 @@ type keyedFunction[K comparable] struct {
 func (f *keyedFunction[K]) init(ctx *Context, codec serde.Codec[K], e *emission, onTimer func(Timer) error, next func(int64) error) {
 	f.Ctx, f.codec, f.onTimer, f.next = ctx, codec, onTimer, next
 	f.kc.e, f.kc.watermark, f.kc.arm = e, MinWatermark, f.arm
+	f.kc.cur.Group = noKey
 }
 
 // open restores the timers and opens the user's function.
@@ -119,6 +120,7 @@ func (f *keyedFunction[K]) enter(k state.Key[K], m Meta) {
 
 // Snapshot lets the function add to its operator state first.
 func (f *keyedFunction[K]) Snapshot(b Barrier) (Snapshot, error) {
+	f.kc.cur.Group = noKey
 	if err := f.hooks.prepare(b); err != nil {
 		return Snapshot{}, err
 	}

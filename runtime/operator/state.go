@@ -3,6 +3,7 @@ package operator
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -143,17 +144,46 @@ type valueAccess[V any] interface {
 	table() any
 }
 
+// noKey is the key group of the current key while there is none: in Open, in SnapshotState, and with broadcast records.
+const noKey = math.MaxUint16
+
+var errNoKey = errors.New("there is no current key: keyed state is that of a record's or a timer's key (ApplyToKeyedState goes over keys)")
+
 // keyedValue is a value that lives for ever.
 type keyedValue[K comparable, V any] struct {
 	t   state.Table[K, V]
 	cur *state.Key[K]
 }
 
-func (k *keyedValue[K, V]) get() (V, bool, error)  { return k.t.Get(*k.cur, 0) }
-func (k *keyedValue[K, V]) put(v V) error          { return k.t.Put(*k.cur, 0, v) }
-func (k *keyedValue[K, V]) ref() (*V, bool, error) { return k.t.Ref(*k.cur, 0) }
-func (k *keyedValue[K, V]) clear() error           { return k.t.Delete(*k.cur, 0) }
-func (k *keyedValue[K, V]) table() any             { return tableKeys[K, V]{k.t} }
+func (k *keyedValue[K, V]) get() (v V, found bool, err error) {
+	if k.cur.Group == noKey {
+		return v, false, errNoKey
+	}
+	return k.t.Get(*k.cur, 0)
+}
+
+func (k *keyedValue[K, V]) put(v V) error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Put(*k.cur, 0, v)
+}
+
+func (k *keyedValue[K, V]) ref() (*V, bool, error) {
+	if k.cur.Group == noKey {
+		return nil, false, errNoKey
+	}
+	return k.t.Ref(*k.cur, 0)
+}
+
+func (k *keyedValue[K, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Delete(*k.cur, 0)
+}
+
+func (k *keyedValue[K, V]) table() any { return tableKeys[K, V]{k.t} }
 
 // tableKeys lists a table's keys.
 type tableKeys[K comparable, V any] struct{ t state.Table[K, V] }
@@ -390,11 +420,17 @@ type keyedList[K comparable, V any] struct {
 }
 
 func (k *keyedList[K, V]) get() ([]V, error) {
+	if k.cur.Group == noKey {
+		return nil, errNoKey
+	}
 	l, _, err := k.t.Get(*k.cur, 0)
 	return slices.Clip(l), err
 }
 
 func (k *keyedList[K, V]) add(v V) error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
 	p, _, err := k.t.Ref(*k.cur, 0)
 	if err == nil {
 		*p = append(*p, k.elem.Clone(v))
@@ -402,6 +438,18 @@ func (k *keyedList[K, V]) add(v V) error {
 	return err
 }
 
-func (k *keyedList[K, V]) put(vs []V) error { return k.t.Put(*k.cur, 0, vs) }
-func (k *keyedList[K, V]) clear() error     { return k.t.Delete(*k.cur, 0) }
-func (k *keyedList[K, V]) table() any       { return tableKeys[K, []V]{k.t} }
+func (k *keyedList[K, V]) put(vs []V) error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Put(*k.cur, 0, vs)
+}
+
+func (k *keyedList[K, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Delete(*k.cur, 0)
+}
+
+func (k *keyedList[K, V]) table() any { return tableKeys[K, []V]{k.t} }

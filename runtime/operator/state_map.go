@@ -156,13 +156,40 @@ type keyedMap[K, UK comparable, V any] struct {
 	cur *state.Key[K]
 }
 
-func (k *keyedMap[K, UK, V]) get(u UK) (V, bool, error) { return k.t.Get(k.t.Entry(*k.cur, u), 0) }
-func (k *keyedMap[K, UK, V]) put(u UK, v V) error       { return k.t.Put(k.t.Entry(*k.cur, u), 0, v) }
-func (k *keyedMap[K, UK, V]) remove(u UK) error         { return k.t.Delete(k.t.Entry(*k.cur, u), 0) }
-func (k *keyedMap[K, UK, V]) clear() error              { return k.t.Clear(*k.cur, 0) }
-func (k *keyedMap[K, UK, V]) table() any                { return mapKeys[K, UK, V]{k.t} }
+func (k *keyedMap[K, UK, V]) get(u UK) (v V, found bool, err error) {
+	if k.cur.Group == noKey {
+		return v, false, errNoKey
+	}
+	return k.t.Get(k.t.Entry(*k.cur, u), 0)
+}
+
+func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Put(k.t.Entry(*k.cur, u), 0, v)
+}
+
+func (k *keyedMap[K, UK, V]) remove(u UK) error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Delete(k.t.Entry(*k.cur, u), 0)
+}
+
+func (k *keyedMap[K, UK, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Clear(*k.cur, 0)
+}
+
+func (k *keyedMap[K, UK, V]) table() any { return mapKeys[K, UK, V]{k.t} }
 
 func (k *keyedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
+	if k.cur.Group == noKey {
+		return nil, errNoKey
+	}
 	err = k.t.Each(*k.cur, 0, func(u UK, v *V) error {
 		out = append(out, mapEntry[UK, V]{key: u, v: *v})
 		return nil
@@ -171,6 +198,9 @@ func (k *keyedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
 }
 
 func (k *keyedMap[K, UK, V]) empty() (bool, error) {
+	if k.cur.Group == noKey {
+		return false, errNoKey
+	}
 	err := k.t.Each(*k.cur, 0, func(UK, *V) error { return errStop })
 	if errors.Is(err, errStop) {
 		return false, nil
@@ -197,12 +227,22 @@ func (k *timedMap[K, UK, V]) put(u UK, v V) error {
 	return k.one.put(v)
 }
 
-func (k *timedMap[K, UK, V]) remove(u UK) error { return k.t.Delete(k.t.Entry(*k.cur, u), 0) }
-func (k *timedMap[K, UK, V]) clear() error      { return k.t.Clear(*k.cur, 0) }
-func (k *timedMap[K, UK, V]) table() any        { return mapKeys[K, UK, state.Timed[V]]{k.t} }
+func (k *timedMap[K, UK, V]) remove(u UK) error {
+	k.entry = k.t.Entry(*k.cur, u)
+	return k.one.clear()
+}
+
+func (k *timedMap[K, UK, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Clear(*k.cur, 0)
+}
+
+func (k *timedMap[K, UK, V]) table() any { return mapKeys[K, UK, state.Timed[V]]{k.t} }
 
 func (k *timedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +277,7 @@ func (k *timedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
 }
 
 func (k *timedMap[K, UK, V]) empty() (bool, error) {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return false, err
 	}

@@ -103,8 +103,11 @@ func (t *ttl) sweep(table any) {
 	t.ctx.At(t.ctx.Now()+sweepEvery, again)
 }
 
-// access is called before every access, when no value is held by pointer. It returns the time.
-func (t *ttl) access() (int64, error) {
+// access is called before every access to the state of a key of a key group, when no value is held by pointer. It returns the time.
+func (t *ttl) access(group uint16) (int64, error) {
+	if group == noKey {
+		return 0, errNoKey
+	}
 	if t.CleanupIncrementally > 0 && t.table != nil {
 		if t.due += t.CleanupIncrementally; t.due >= sweepBatch {
 			n := t.due
@@ -125,7 +128,7 @@ type timedValue[K comparable, V any] struct {
 }
 
 func (k *timedValue[K, V]) get() (v V, found bool, err error) {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return v, false, err
 	}
@@ -150,7 +153,7 @@ func (k *timedValue[K, V]) get() (v V, found bool, err error) {
 }
 
 func (k *timedValue[K, V]) put(v V) error {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return err
 	}
@@ -158,7 +161,7 @@ func (k *timedValue[K, V]) put(v V) error {
 }
 
 func (k *timedValue[K, V]) ref() (*V, bool, error) {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return nil, false, err
 	}
@@ -173,8 +176,14 @@ func (k *timedValue[K, V]) ref() (*V, bool, error) {
 	return &p.V, found, nil
 }
 
-func (k *timedValue[K, V]) clear() error { return k.t.Delete(*k.cur, 0) }
-func (k *timedValue[K, V]) table() any   { return tableKeys[K, state.Timed[V]]{k.t} }
+func (k *timedValue[K, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Delete(*k.cur, 0)
+}
+
+func (k *timedValue[K, V]) table() any { return tableKeys[K, state.Timed[V]]{k.t} }
 
 // liveElements is a list without what has expired: the list itself, or another one.
 func liveElements[V any](t *ttl, l []state.Timed[V], now int64) []state.Timed[V] {
@@ -205,7 +214,7 @@ type timedListState[K comparable, V any] struct {
 }
 
 func (k *timedListState[K, V]) get() ([]V, error) {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +246,7 @@ func (k *timedListState[K, V]) get() ([]V, error) {
 }
 
 func (k *timedListState[K, V]) add(v V) error {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return err
 	}
@@ -253,7 +262,7 @@ func (k *timedListState[K, V]) add(v V) error {
 }
 
 func (k *timedListState[K, V]) put(vs []V) error {
-	now, err := k.ttl.access()
+	now, err := k.ttl.access(k.cur.Group)
 	if err != nil {
 		return err
 	}
@@ -264,5 +273,11 @@ func (k *timedListState[K, V]) put(vs []V) error {
 	return k.t.Put(*k.cur, 0, l)
 }
 
-func (k *timedListState[K, V]) clear() error { return k.t.Delete(*k.cur, 0) }
-func (k *timedListState[K, V]) table() any   { return tableKeys[K, []state.Timed[V]]{k.t} }
+func (k *timedListState[K, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Delete(*k.cur, 0)
+}
+
+func (k *timedListState[K, V]) table() any { return tableKeys[K, []state.Timed[V]]{k.t} }

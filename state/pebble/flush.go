@@ -22,6 +22,9 @@ func (t *table[K, V]) add(batch *pdb.Batch, s *nspace[K, V], p *slots.Page[K, en
 		return batch.Delete(key, nil)
 	}
 	t.vb = t.desc.Value.Append(append(t.vb[:0], t.version), p.Vals[i].v)
+	if t.copyVal {
+		t.weigh(len(t.vb))
+	}
 	s.stored.add(g - t.start)
 	return batch.Set(key, t.vb, nil)
 }

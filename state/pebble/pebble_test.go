@@ -1,10 +1,12 @@
 package pebble_test
 
 import (
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/hashmap"
 	"github.com/thalweg/thalweg/state/pebble"
@@ -48,3 +50,40 @@ func TestSuiteTiny(t *testing.T) { statetest.Suite(t, tiny, plain) }
 func TestMaps(t *testing.T)         { statetest.Maps(t, plain) }
 func TestMapsTiny(t *testing.T)     { statetest.Maps(t, tiny) }
 func TestMapsExchange(t *testing.T) { statetest.Maps(t, heap, plain, tiny) }
+
+// The cache counts what values really hold: large ones push each other out, though each is one entry.
+func TestCacheOfLargeValues(t *testing.T) {
+	b, err := pebble.NewWithOptions(state.Config{Range: state.Range{End: 128}, MaxParallelism: 128, Dir: t.TempDir() + "/x", MemoryBytes: 64 << 20}, pebble.Options{CacheBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb, err := pebble.OpenTable(b, state.TableDesc[int64, []int64]{Name: "lists", Key: serde.Must[int64](), Value: state.ListCodec(serde.Must[int64]())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := state.NewHasher(serde.Must[int64]())
+	const n, size = 8_000, 1_000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range int64(n) { // 64 MB, one element in one list after the other
+		p, _, err := tb.Ref(state.KeyOf(h, i, 128), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*p = append(*p, make([]int64, size)...)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 40<<20 {
+		t.Errorf("%d MB are held by a cache of 4 MB and memtables", held>>20)
+	}
+	for i := range int64(n) {
+		if v, found, err := tb.Get(state.KeyOf(h, i, 128), 0); err != nil || !found || len(v) != size {
+			t.Fatalf("key %d: %d elements, %v %v", i, len(v), found, err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

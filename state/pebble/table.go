@@ -55,8 +55,10 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	if t.copyKey {
 		t.cost += 32
 	}
+	t.fixed = t.cost
 	if t.copyVal {
-		t.cost += 64
+		t.mean = 64
+		t.cost += int64(t.mean)
 	}
 	if stored {
 		if err := t.findNamespaces(); err != nil {
@@ -118,7 +120,9 @@ type table[K comparable, V any] struct {
 	pool             *slots.Pool[K, entry[V]]
 	spaces           map[state.Namespace]*nspace[K, V]
 	cached           int   // entries in all spaces
-	cost             int64 // bytes of an entry, estimated
+	cost             int64 // bytes of an entry, estimated: fixed, and what values point to, which is about their encoded size
+	fixed            int64
+	mean             float64 // encoded size of recent values
 	n                int
 	copyKey, copyVal bool
 	kb, vb           []byte
@@ -126,6 +130,7 @@ type table[K comparable, V any] struct {
 		order []state.Namespace
 		page  int
 	}
+	probe uint32
 	owner func(*K) uint32 // of maps
 	ttl   sweeper
 }
@@ -190,6 +195,7 @@ func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, e
 	}
 	v, err = t.decode(b)
 	if err == nil && t.copyVal {
+		t.weigh(len(b))
 		v = t.desc.Value.Clone(v)
 	}
 	if cerr := closer.Close(); err == nil {
@@ -259,6 +265,28 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 	return &p.Vals[i].v, found, nil
 }
 
+// weigh takes the encoded size of a value into the estimate of what a cached one holds.
+func (t *table[K, V]) weigh(size int) {
+	t.mean += (float64(size) - t.mean) / 64
+	if cost := t.fixed + int64(t.mean); cost > t.cost+t.cost/8 || cost < t.cost-t.cost/8 {
+		t.b.used += int64(t.cached) * (cost - t.cost)
+		t.cost = cost
+	}
+}
+
+// weighEvery is how many entries come into the cache between looks at the size of a value in it: values may grow while nothing is stored.
+const weighEvery = 64
+
+// weighOne looks at the value after the last one that it looked at.
+func (t *table[K, V]) weighOne(s *nspace[K, V]) {
+	pages := s.space.Pages()
+	t.probe++
+	if p := pages[t.probe%uint32(len(pages))]; p.Live != 0 {
+		t.vb = t.desc.Value.Append(t.vb[:0], p.Vals[bits.TrailingZeros64(p.Live)].v)
+		t.weigh(len(t.vb))
+	}
+}
+
 // insert makes a cache entry for a key that is not cached, after making room.
 func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Page[K, entry[V]], uint32, error) {
 	t.last.page = nil
@@ -277,6 +305,9 @@ func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Pa
 	}
 	t.cached++
 	t.b.used += t.cost
+	if t.copyVal && t.cached%weighEvery == 0 {
+		t.weighOne(s)
+	}
 	return id, p, i, nil
 }
 

@@ -1,0 +1,171 @@
+package operator
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/thalweg/thalweg/connector"
+)
+
+// JoinContext is what a join's function gets with each pair.
+type JoinContext struct {
+	e           *emission
+	left, right int64
+}
+
+// LeftTime and RightTime are the event times of the two records.
+func (c *JoinContext) LeftTime() time.Time  { return time.UnixMilli(c.left).UTC() }
+func (c *JoinContext) RightTime() time.Time { return time.UnixMilli(c.right).UTC() }
+
+// Time is the later of both, and the event time of the results.
+func (c *JoinContext) Time() time.Time { return time.UnixMilli(max(c.left, c.right)).UTC() }
+
+// Output emits v to a side output, with the event time of the results.
+func (c *JoinContext) Output[S any](tag OutputTag[S], v S) { c.e.send(tag, v, c.e.m) }
+
+// IntervalJoin describes an interval join: a left record at time t is joined with the right ones of its key whose time is in
+// [t+Lower, t+Upper], in milliseconds.
+type IntervalJoin[A, B any] struct {
+	Lower, Upper        int64
+	LeftLate, RightLate string // tags of the side outputs of late records; "" to drop and count them
+}
+
+// JoinInterval joins two keyed streams by event time. A record waits until no partner can come any more; one that is behind the watermark
+// is late. Source: Flink IntervalJoinOperator.
+func JoinInterval[K comparable, A, B, R any](left KeySelector[K, A], right KeySelector[K, B], j IntervalJoin[A, B], fn func(ctx *JoinContext, l A, r B, out *Collector[R]) error) Factory {
+	return KeyedCoProcess(left, right, func() KeyedCoProcessFunction[K, A, B, R] {
+		return &intervalJoin[K, A, B, R]{j: j, fn: fn}
+	})
+}
+
+type intervalJoin[K comparable, A, B, R any] struct {
+	j     IntervalJoin[A, B]
+	fn    func(*JoinContext, A, B, *Collector[R]) error
+	left  MapState[int64, []A] // by event time
+	right MapState[int64, []B]
+	late  connector.Counter
+	jc    JoinContext
+}
+
+func (j *intervalJoin[K, A, B, R]) Open(rt *RuntimeContext[K]) (err error) {
+	j.late = rt.Metrics().Counter("numLateRecordsDropped")
+	if j.left, err = rt.MapState[int64, []A]("left-buffer"); err != nil {
+		return err
+	}
+	j.right, err = rt.MapState[int64, []B]("right-buffer")
+	return err
+}
+
+func (j *intervalJoin[K, A, B, R]) Close() error { return nil }
+
+// wait keeps a record until the last partner it can have; late says that it came after the watermark. A record at the watermark is not
+// late, as in Flink, so others wait for one more millisecond (in Flink such a pair is lost).
+func (j *intervalJoin[K, A, B, R]) wait(ctx *KeyedContext[K], upper int64) (ts int64, late bool, err error) {
+	ts = ctx.e.m.TS
+	if ts == NoTimestamp {
+		return 0, false, errors.New("record has no event time; give the source a watermark strategy with a timestamp function")
+	}
+	if ts < ctx.watermark {
+		return ts, true, nil
+	}
+	return ts, false, ctx.event.Register(ctx.cur, 0, plus(ts, max(upper, 0)+1))
+}
+
+func (j *intervalJoin[K, A, B, R]) ProcessFirst(ctx *KeyedContext[K], v A, out *Collector[R]) error {
+	ts, late, err := j.wait(ctx, j.j.Upper)
+	if err != nil {
+		return err
+	}
+	if late {
+		reject(ctx.e, j.j.LeftLate, v, j.late)
+		return nil
+	}
+	if err := buffer(j.left, ts, v); err != nil {
+		return err
+	}
+	from, to := plus(ts, j.j.Lower), plus(ts, j.j.Upper)
+	return j.right.ForEach(func(at int64, vs []B) error {
+		if at < from || at > to {
+			return nil
+		}
+		for i := range vs {
+			if err := j.pair(ctx.e, ts, at, v, vs[i], out); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (j *intervalJoin[K, A, B, R]) ProcessSecond(ctx *KeyedContext[K], v B, out *Collector[R]) error {
+	ts, late, err := j.wait(ctx, -j.j.Lower)
+	if err != nil {
+		return err
+	}
+	if late {
+		reject(ctx.e, j.j.RightLate, v, j.late)
+		return nil
+	}
+	if err := buffer(j.right, ts, v); err != nil {
+		return err
+	}
+	from, to := plus(ts, -j.j.Upper), plus(ts, -j.j.Lower)
+	return j.left.ForEach(func(at int64, vs []A) error {
+		if at < from || at > to {
+			return nil
+		}
+		for i := range vs {
+			if err := j.pair(ctx.e, at, ts, vs[i], v, out); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (j *intervalJoin[K, A, B, R]) pair(e *emission, left, right int64, l A, r B, out *Collector[R]) error {
+	j.jc = JoinContext{e, left, right}
+	e.m.TS = max(left, right)
+	if err := j.fn(&j.jc, l, r, out); err != nil {
+		return err
+	}
+	return e.err
+}
+
+// OnTimer drops the records whose last partner can have come by now.
+func (j *intervalJoin[K, A, B, R]) OnTimer(_ *KeyedContext[K], t Timer, _ *Collector[R]) error {
+	at := t.At.UnixMilli() - 1
+	if err := j.left.Remove(plus(at, -max(j.j.Upper, 0))); err != nil {
+		return err
+	}
+	return j.right.Remove(plus(at, -max(-j.j.Lower, 0)))
+}
+
+func buffer[V any](s MapState[int64, []V], ts int64, v V) error {
+	vs, _, err := s.Get(ts)
+	if err != nil {
+		return err
+	}
+	return s.Put(ts, append(vs[:len(vs):len(vs)], v))
+}
+
+// reject sends a late record to its side output, or counts it.
+func reject[V any](e *emission, tag string, v V, dropped connector.Counter) {
+	if tag == "" {
+		dropped.Add(1)
+		return
+	}
+	e.send(OutputTag[V]{tag}, v, e.m)
+}
+
+// plus adds without wrapping around.
+func plus(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}

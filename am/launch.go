@@ -35,7 +35,7 @@ func command(binary, log string, f container.File) []string {
 	}
 	return []string{fmt.Sprintf("shopt -s execfail; exec ./%[1]s 1><LOG_DIR>/%[2]s.out 2><LOG_DIR>/%[2]s.err; "+
 		"echo '%[3]s  %[1]s' | sha256sum --status -c - || "+
-		"echo '%[1]s: the content of the staged file %[4]s does not match its name: remove the file and submit again' | tee -a <LOG_DIR>/prelaunch.err >&2; exit 126",
+		"echo '%[1]s: the content of the staged file %[4]s, or of the copy on this node, does not match its name: remove the file and submit again' | tee -a <LOG_DIR>/prelaunch.err >&2; exit 126",
 		binary, log, f.SHA256, uri)}
 }
 

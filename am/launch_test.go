@@ -38,7 +38,7 @@ func TestLaunchNamesDamagedProgram(t *testing.T) {
 		t.Errorf("a good program: %d, %q", code, text)
 	}
 	if code, text := runCommand(t, strings.Repeat("\x00", len(good)), good); code != 126 ||
-		!strings.Contains(text, "prog: the content of the staged file hdfs://nn:8020/user/ann/.thalweg/lib/x-prog does not match its name") {
+		!strings.Contains(text, "prog: the content of the staged file hdfs://nn:8020/user/ann/.thalweg/lib/x-prog, or of the copy on this node, does not match its name") {
 		t.Errorf("a damaged program: %d, %q", code, text)
 	}
 	zeros := strings.Repeat("\x00", 100)

@@ -1,6 +1,10 @@
 package stream
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/thalweg/thalweg/runtime/operator"
+)
 
 // Aggregator folds records of T into an accumulator A with the result V. Its methods hold no state of their own.
 type Aggregator[T, A, V any] interface {
@@ -69,4 +73,125 @@ func Min[T any, N cmp.Ordered](of func(T) N) Aggregator[T, Extreme[N], N] {
 // Max is the greatest.
 func Max[T any, N cmp.Ordered](of func(T) N) Aggregator[T, Extreme[N], N] {
 	return extreme[T, N]{of, 1}
+}
+
+// Mean is the accumulator of Average.
+type Mean struct {
+	Sum float64
+	N   int64
+}
+
+type average[T any, N Number] struct{ of func(T) N }
+
+func (a average[T, N]) Create() Mean { return Mean{} }
+func (a average[T, N]) Add(acc *Mean, v T) {
+	acc.Sum += float64(a.of(v))
+	acc.N++
+}
+func (a average[T, N]) Result(acc Mean) float64 {
+	if acc.N == 0 {
+		return 0
+	}
+	return acc.Sum / float64(acc.N)
+}
+func (a average[T, N]) Merge(x, y Mean) Mean { return Mean{x.Sum + y.Sum, x.N + y.N} }
+
+// Average is the mean of a number of each record, 0 of none.
+func Average[T any, N Number](of func(T) N) Aggregator[T, Mean, float64] { return average[T, N]{of} }
+
+// combiner combines records to one, in memory of its own: one instance serves one subtask.
+type combiner[T any] struct {
+	add   func(acc *T, v T, first bool)
+	merge func(a, b T) T
+}
+
+// combining makes combiners of a function that adds a record to another, both in place.
+func combining[T any](join func(acc, v *T)) func() combiner[T] {
+	return func() combiner[T] {
+		var x, y T // what join gets pointers to; parameters would be moved to the heap, record by record
+		return combiner[T]{
+			add: func(acc *T, v T, first bool) {
+				if first {
+					*acc = v
+					return
+				}
+				y = v
+				join(acc, &y)
+			},
+			merge: func(a, b T) T {
+				x, y = a, b
+				join(&x, &y)
+				return x
+			},
+		}
+	}
+}
+
+func summing[T any, N Number](field func(*T) *N) func() combiner[T] {
+	return combining(func(acc, v *T) { *field(acc) += *field(v) })
+}
+
+func extremes[T any, N cmp.Ordered](field func(*T) *N, sign int) func() combiner[T] {
+	return combining(func(acc, v *T) {
+		if a, b := field(acc), field(v); cmp.Compare(*b, *a)*sign > 0 {
+			*a = *b
+		}
+	})
+}
+
+func extremeRecord[T any, N cmp.Ordered](of func(T) N, sign int) func() combiner[T] {
+	return combining(func(acc, v *T) {
+		if cmp.Compare(of(*v), of(*acc))*sign > 0 {
+			*acc = *v
+		}
+	})
+}
+
+func rolling[K comparable, T any](s KeyedStream[K, T], name string, newFn func() combiner[T]) SingleOutputStreamOperator[T] {
+	return keyed[K, T, T](s, "aggregate", "Keyed "+name, "", operator.Rolling(s.sel, func() operator.RollingFunctions[K, T, T, T] {
+		return operator.RollingFunctions[K, T, T, T]{Add: newFn().add, Result: func(_ K, acc *T) T { return *acc }}
+	}))
+}
+
+// Sum emits, for each record, the first record of its key with the sum of a field of all so far: Sum(func(o *Order) *int64 { return &o.Cents }).
+func (s KeyedStream[K, T]) Sum[N Number](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return rolling(s, "Sum", summing(field))
+}
+
+// Min emits, for each record, the first record of its key with the least value of a field of all so far; MinBy emits the record that has it.
+func (s KeyedStream[K, T]) Min[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return rolling(s, "Min", extremes(field, -1))
+}
+
+// Max is Min with the greatest value.
+func (s KeyedStream[K, T]) Max[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return rolling(s, "Max", extremes(field, 1))
+}
+
+// MinBy emits, for each record, the record of its key with the least of so far, the first one of several.
+func (s KeyedStream[K, T]) MinBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	return rolling(s, "MinBy", extremeRecord(of, -1))
+}
+
+// MaxBy is MinBy with the greatest.
+func (s KeyedStream[K, T]) MaxBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	return rolling(s, "MaxBy", extremeRecord(of, 1))
+}
+
+// Aggregate folds the records of each key into an accumulator and emits fn of its result for each record.
+func (s KeyedStream[K, T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn func(key K, v V) R) SingleOutputStreamOperator[R] {
+	return keyed[K, T, R](s, "aggregate", "Keyed Aggregate", "", operator.Rolling(s.sel, func() operator.RollingFunctions[K, T, A, R] {
+		f := aggregating[K, T, A, V, R](agg)
+		return operator.RollingFunctions[K, T, A, R]{Add: f.Add, Result: func(k K, acc *A) R { return fn(k, agg.Result(*acc)) }}
+	}))
+}
+
+// Count counts the records of each key, for each record.
+func (s KeyedStream[K, T]) Count[R any](fn func(key K, n int64) R) SingleOutputStreamOperator[R] {
+	return s.Aggregate(Count[T](), fn)
+}
+
+// Average is the mean of a number of the records of each key so far, for each record.
+func (s KeyedStream[K, T]) Average[N Number, R any](of func(T) N, fn func(key K, mean float64) R) SingleOutputStreamOperator[R] {
+	return s.Aggregate(Average(of), fn)
 }

@@ -125,15 +125,22 @@ type harness[T, R any] struct {
 	hash  func(T) uint32
 	id    int64
 	now   int64
+	side  func() map[string]any // side outputs of a subtask; nil for none
 }
 
 func newHarness[T, R any](t testing.TB, f Factory, backend string, parallelism int, hash func(T) uint32) *harness[T, R] {
+	t.Helper()
+	return newSideHarness[T, R](t, f, backend, parallelism, hash, nil)
+}
+
+// newSideHarness is newHarness with side outputs that are read.
+func newSideHarness[T, R any](t testing.TB, f Factory, backend string, parallelism int, hash func(T) uint32, side func() map[string]any) *harness[T, R] {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "operator")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}}
+	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}, side: side}
 	mem.Register(h.reg)
 	h.open(parallelism, nil)
 	return h
@@ -148,6 +155,9 @@ func (h *harness[T, R]) open(parallelism int, restore []metadata.Subtask) {
 		ctx := &Context{Services: svc, Name: "op", Subtask: i, Parallelism: parallelism, MaxParallelism: h.max, Config: h.conf, Logger: zerolog.Nop(),
 			Metrics: noMetrics{}, Mark: &Marker{}, StateDir: h.dir + "/" + string(rune('a'+h.id%26)) + string(rune('a'+i)), StateMemory: 32 << 20,
 			StateSource: storage.NewSource(h.reg), Checkpointing: true}
+		if h.side != nil {
+			ctx.Side = h.side()
+		}
 		if restore != nil {
 			ctx.State = restore[i]
 		}

@@ -1,18 +1,45 @@
 package operator
 
 import (
-	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/state"
 )
 
-// Tumbling assigns each event time to the one window [start, start+Size) with start = Offset modulo Size.
+// Window is a half-open interval of time in milliseconds.
+type Window struct{ Start, End int64 }
+
+// TimeWindow is the half-open interval [Start, End) of time, in UTC.
+type TimeWindow struct{ Start, End time.Time }
+
+// Times is the window in times.
+func (w Window) Times() TimeWindow {
+	return TimeWindow{time.UnixMilli(w.Start).UTC(), time.UnixMilli(w.End).UTC()}
+}
+
+// GlobalWindow is the one window of the global assigner.
+func GlobalWindow() Window { return Window{math.MinInt64, math.MaxInt64} }
+
+// MaxTimestamp is the last millisecond of the window; the greatest of all for the global window.
+func (w Window) MaxTimestamp() int64 {
+	if w == GlobalWindow() {
+		return math.MaxInt64
+	}
+	return w.End - 1
+}
+
+// touches reports whether two windows overlap or follow each other without a gap. Source: Flink TimeWindow.intersects.
+func (w Window) touches(o Window) bool { return w.Start <= o.End && w.End >= o.Start }
+
+// cover is the least window that holds both.
+func (w Window) cover(o Window) Window { return Window{min(w.Start, o.Start), max(w.End, o.End)} }
+
+// Tumbling assigns each time to the one window [start, start+Size) with start = Offset modulo Size.
 type Tumbling struct{ Size, Offset int64 } // milliseconds
 
 // Start is the start of ts's window; right for negative times and offsets. Source: FLINK-26334 for the floor. It wraps around for the
@@ -38,141 +65,184 @@ func (t Tumbling) String() string {
 	return fmt.Sprintf("TumblingEventTime(%s)", time.Duration(t.Size)*time.Millisecond)
 }
 
-// Window is a half-open interval of event time in milliseconds.
-type Window struct{ Start, End int64 }
+// Sliding assigns each time to the windows [start, start+Size) with start = Offset modulo Slide. With Slide equal to Size they tumble;
+// with a greater one some times have no window.
+type Sliding struct{ Size, Slide, Offset int64 } // milliseconds
 
-// WindowFunctions are the user's halves of an aggregating window operator: A is the accumulator.
-type WindowFunctions[K comparable, T, A, R any] struct {
-	// Add adds a record; first says that the accumulator is new (its zero value).
-	Add func(acc *A, v T, first bool)
-	// Emit emits the results of a window that is complete.
-	Emit func(key K, w Window, acc *A, out *Collector[R]) error
+func (s Sliding) starts() Tumbling { return Tumbling{s.Slide, s.Offset} }
+
+// slices are the largest intervals that no window's bound divides.
+func (s Sliding) slices() Tumbling {
+	g, r := s.Size, s.Slide
+	for r != 0 {
+		g, r = r, g%r
+	}
+	return Tumbling{g, s.Offset % g}
 }
 
-// TumblingWindow aggregates per key and tumbling event-time window, in one accumulator per key and window; a window's results are
-// emitted when the watermark passes its end, with the time end-1. Records of windows that were emitted are dropped and counted. A record
-// without event time, or with one whose window's bounds overflow, is an error (Flink drops the latter as late).
-//
-// State is kept per window (namespace = window start), so that a window is dropped as a whole and needs no timer per key.
-// Source: Flink WindowOperator with EventTimeTrigger and no allowed lateness.
-func TumblingWindow[K comparable, T, A, R any](sel KeySelector[K, T], w Tumbling, f WindowFunctions[K, T, A, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		r, err := receiver[R](out)
-		if err != nil {
-			return nil, err
-		}
-		codec, err := serde.For[A]()
-		if err != nil {
-			return nil, err
-		}
-		t, err := OpenTable(ctx, "window-contents", sel.Codec, codec)
-		if err != nil {
-			return nil, err
-		}
-		o := &windowOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, codec: codec, views: codec.Views(), sel: sel, win: w, f: f, out: r, table: t, watermark: MinWatermark}
-		o.collector = newCollector(ctx, r)
-		ctx.Metrics.Gauge("numLateRecordsDropped", func() float64 { return float64(o.latePublished.Load()) })
-		return o, nil
-	})
+// Holds reports whether all windows of ts are of int64 milliseconds.
+func (s Sliding) Holds(ts int64) bool {
+	if s.Slide == s.Size {
+		return s.starts().Holds(ts)
+	}
+	reach := max(s.Size, s.Slide)
+	return ts >= math.MinInt64+reach && ts <= math.MaxInt64-reach
 }
 
-type windowOp[K comparable, T, A, R any] struct {
+// lastEnd is the end of the last window that holds ts; ok is false when none does.
+func (s Sliding) lastEnd(ts int64) (end int64, ok bool) {
+	start := s.starts().Start(ts)
+	return start + s.Size, ts-start < s.Size
+}
+
+// endAfter is the least end of a window that is greater than ts.
+func (s Sliding) endAfter(ts int64) int64 {
+	return Tumbling{s.Slide, s.Offset%s.Slide + s.Size%s.Slide}.Start(ts) + s.Slide
+}
+
+// plus and minus are sums with a duration that is not negative, which stop at the ends of the range.
+func plus(ts, d int64) int64 {
+	if ts > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return ts + d
+}
+
+func minus(ts, d int64) int64 {
+	if ts < math.MinInt64+d {
+		return math.MinInt64
+	}
+	return ts - d
+}
+
+const (
+	watermarkState = "window-watermark"
+	nextIDState    = "window-next-id"
+)
+
+// windowClock is an operator's watermark. It is in snapshots, by key group: windows that were emitted before the snapshot are neither
+// emitted again after it nor open to records that would have been late, wherever their keys go.
+type windowClock struct {
+	watermark int64
+	first     int     // first key group
+	floors    []int64 // restored watermarks by key group
+	top       int64   // the highest of them
+}
+
+func newWindowClock(ctx *Context, r state.Range) (windowClock, error) {
+	c := windowClock{watermark: MinWatermark, top: MinWatermark, first: r.Start}
+	for _, b := range ctx.List(watermarkState) {
+		if len(b) != 16 {
+			return c, fmt.Errorf("operator %s: restore watermark: %d bytes", ctx.Describe(), len(b))
+		}
+		from, to := int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
+		ts := int64(binary.LittleEndian.Uint64(b[8:]))
+		for g := max(from, r.Start); g < min(to, r.End); g++ {
+			if c.floors == nil {
+				c.floors = make([]int64, r.End-r.Start)
+				for i := range c.floors {
+					c.floors[i] = MinWatermark
+				}
+			}
+			c.floors[g-r.Start] = max(c.floors[g-r.Start], ts)
+			c.top = max(c.top, ts)
+		}
+	}
+	return c, nil
+}
+
+// at is the watermark as it is for a key group.
+func (c *windowClock) at(group uint16) int64 {
+	if c.top > c.watermark {
+		return max(c.watermark, c.floors[int(group)-c.first])
+	}
+	return c.watermark
+}
+
+// list is the clock as operator state: runs of key groups with one watermark.
+func (c *windowClock) list(r state.Range) metadata.ListState {
+	l := metadata.ListState{Name: watermarkState, Mode: metadata.Union}
+	for g := r.Start; g < r.End; {
+		from, ts := g, c.at(uint16(g))
+		for g++; g < r.End && c.at(uint16(g)) == ts; g++ {
+		}
+		if ts != MinWatermark {
+			b := binary.LittleEndian.AppendUint32(nil, uint32(from))
+			b = binary.LittleEndian.AppendUint32(b, uint32(g))
+			l.Items = append(l.Items, binary.LittleEndian.AppendUint64(b, uint64(ts)))
+		}
+	}
+	return l
+}
+
+// LateTag is where late records go: a side output, or the counter numLateRecordsDropped for the zero value.
+type LateTag[T any] struct {
+	Tag OutputTag[T]
+	Set bool
+}
+
+// windowBase is what the window operators share.
+type windowBase[K comparable, T, R any] struct {
 	KeyedBase
-	codec         serde.Codec[A]
-	views         bool // accumulators hold strings or slices, which may be views of a record's buffer
 	sel           KeySelector[K, T]
-	win           Tumbling
-	f             WindowFunctions[K, T, A, R]
+	clock         windowClock
+	groups        state.Range
+	lateness      int64
+	lateTag       LateTag[T]
 	out           Receiver[R]
-	table         state.Table[K, A]
-	watermark     int64
-	pending       []int64 // starts of windows with state, ascending
-	last          int64   // start that was found last; valid when hasLast
-	hasLast       bool
 	late          int64
 	latePublished atomic.Int64
-	collector     Collector[R]
+	side          emission // for late records
 }
 
-func (o *windowOp[K, T, A, R]) Input(int) any        { return Receiver[T](o) }
-func (o *windowOp[K, T, A, R]) Idle(idle bool) error { return o.out.Idle(idle) }
-func (o *windowOp[K, T, A, R]) Publish()             { o.latePublished.Store(o.late) }
-
-func (o *windowOp[K, T, A, R]) Open(context.Context) error {
-	p, err := o.table.Namespaces(nil)
+func (o *windowBase[K, T, R]) init(ctx *Context, sel KeySelector[K, T], out any, lateness int64, late LateTag[T]) error {
+	r, err := receiver[R](out)
 	if err != nil {
-		return fmt.Errorf("operator %s: restore windows: %w", o.Ctx.Describe(), err)
+		return err
 	}
-	o.pending = p
+	o.Ctx, o.sel, o.out, o.lateness, o.lateTag, o.side = ctx, sel, r, lateness, late, emission{ctx: ctx}
+	b, err := ctx.Backend()
+	if err != nil {
+		return err
+	}
+	o.groups = b.Range()
+	if o.clock, err = newWindowClock(ctx, o.groups); err != nil {
+		return err
+	}
+	ctx.Metrics.Gauge("numLateRecordsDropped", func() float64 { return float64(o.latePublished.Load()) })
 	return nil
 }
 
-func (o *windowOp[K, T, A, R]) Process(v T, m Meta) error {
-	if m.TS == NoTimestamp {
-		return o.Ctx.wrap(fmt.Errorf("record has no event time; give the source a watermark strategy with a timestamp function"))
-	}
-	if !o.win.Holds(m.TS) {
-		return o.Ctx.wrap(fmt.Errorf("record's event time %d ms has no %v window: its bounds are beyond 64-bit milliseconds; leave such records out, or correct their times in the source's timestamp function", m.TS, o.win))
-	}
-	start := o.win.Start(m.TS)
-	if start+o.win.Size-1 <= o.watermark {
-		o.late++
-		return nil
-	}
-	o.Ctx.Enter()
-	acc, found, err := o.table.Ref(o.sel.key(o.Ctx, v, m), start)
-	if err != nil {
-		return fmt.Errorf("operator %s: %w", o.Ctx.Describe(), err)
-	}
-	if !found && (!o.hasLast || start != o.last) {
-		if i, ok := slices.BinarySearch(o.pending, start); !ok {
-			o.pending = slices.Insert(o.pending, i, start)
-		}
-		o.last, o.hasLast = start, true
-	}
-	o.f.Add(acc, v, !found)
-	if o.views {
-		*acc = o.codec.Clone(*acc) // else each would keep a whole exchange buffer alive
-	}
-	return nil
-}
+func (o *windowBase[K, T, R]) Idle(idle bool) error { return o.out.Idle(idle) }
+func (o *windowBase[K, T, R]) Publish()             { o.latePublished.Store(o.late) }
 
-func (o *windowOp[K, T, A, R]) Watermark(ts int64) error {
-	if ts > o.watermark {
-		o.watermark = ts
-		for len(o.pending) > 0 && o.pending[0]+o.win.Size-1 <= ts {
-			if err := o.fire(o.pending[0]); err != nil {
-				return err
-			}
-			o.pending = slices.Delete(o.pending, 0, 1)
-			o.hasLast = false
-		}
-	}
-	return o.out.Watermark(ts)
-}
-
-func (o *windowOp[K, T, A, R]) fire(start int64) error {
-	w := Window{start, start + o.win.Size}
-	o.Ctx.Enter()
-	o.collector.m = Meta{TS: w.End - 1}
-	var failed error // of user code or further down the chain, already attributed
-	err := o.table.Scan(start, func(k state.Key[K], acc *A) error {
-		o.collector.m.Hash = k.Hash
-		if err := o.f.Emit(k.Key, w, acc, &o.collector); err != nil {
-			failed = o.Ctx.wrap(err)
-		} else {
-			failed = o.collector.err
-		}
-		return failed
-	})
-	if failed != nil {
-		return failed
-	}
+// Snapshot snapshots the keyed state and the watermark.
+func (o *windowBase[K, T, R]) Snapshot(b Barrier) (Snapshot, error) {
+	s, err := o.KeyedBase.Snapshot(b)
 	if err == nil {
-		err = o.table.DropNamespace(start)
+		s.Lists = append(s.Lists, o.clock.list(o.groups))
 	}
-	if err != nil {
-		return fmt.Errorf("operator %s: window at %d: %w", o.Ctx.Describe(), start, err)
+	return s, err
+}
+
+// dropLate takes a record that is too late: to the side output, or to the counter when there is none that is read.
+func (o *windowBase[K, T, R]) dropLate(v T, m Meta) error {
+	if o.lateTag.Set && o.Ctx.Side[o.lateTag.Tag.ID] != nil {
+		o.side.send(o.lateTag.Tag, v, m)
+		return o.side.err
 	}
+	o.late++
 	return nil
+}
+
+func (o *windowBase[K, T, R]) noTime() error {
+	return o.Ctx.wrap(fmt.Errorf("record has no event time; give the source a watermark strategy with a timestamp function"))
+}
+
+func (o *windowBase[K, T, R]) noWindow(ts int64, assigner fmt.Stringer) error {
+	return o.Ctx.wrap(fmt.Errorf("record's event time %d ms has no %v window: its bounds are beyond 64-bit milliseconds; leave such records out, or correct their times in the source's timestamp function", ts, assigner))
+}
+
+func (o *windowBase[K, T, R]) failed(err error) error {
+	return fmt.Errorf("operator %s: windows: %w", o.Ctx.Describe(), err)
 }

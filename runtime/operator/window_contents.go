@@ -1,0 +1,296 @@
+package operator
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+)
+
+// WindowFunctions are the user's halves of an aggregating window operator: A is the accumulator.
+type WindowFunctions[K comparable, T, A, R any] struct {
+	// Add adds a record; first says that the accumulator is new (its zero value).
+	Add func(acc *A, v T, first bool)
+	// Merge returns the accumulator of the records of both; it may change and reuse a, but not b.
+	Merge func(a, b A) A
+	// Create returns the accumulator of no records, for windows that an evictor emptied; nil to emit nothing for them.
+	Create func() A
+	// Emit emits the results of a window that is complete.
+	Emit func(key K, w Window, acc *A, out *Collector[R]) error
+}
+
+// contents is what a window holds: C is an accumulator or a buffer of records. One instance serves one subtask.
+type contents[T, C any] struct {
+	add   func(c *C, v T, ts int64, first bool)
+	merge func(a, b C) C  // may change and reuse a
+	empty func() C        // the contents of no records; nil when there are no results for none
+	void  func(c *C) bool // an evictor left nothing; nil when there is none
+	// copies says that add copies what it keeps of a record, whose strings may be views of an exchange's buffer.
+	copies bool
+	codec  serde.Codec[C]
+	views  bool // the contents need a copy after add
+	// mutable contents share memory with what is made from them by merge.
+	mutable bool
+}
+
+func (c *contents[T, C]) init() (err error) {
+	if c.codec, err = serde.For[C](); err != nil {
+		return err
+	}
+	c.views = c.codec.Views() && !c.copies
+	c.mutable = serde.Mutable(c.codec)
+	return nil
+}
+
+// put adds a record to a window's contents in state.
+func (c *contents[T, C]) put(p *C, v T, ts int64, first bool) {
+	c.add(p, v, ts, first)
+	if c.views {
+		*p = c.codec.Clone(*p) // else each would keep a whole exchange buffer alive
+	}
+}
+
+// windowUser is the user's half that makes results of a window's contents. One instance serves one subtask.
+type windowUser[K comparable, C, R any] interface {
+	open(o *windowEnv[K, R]) error
+	// fire emits a window's results. Whoever evicts returns the new contents and true.
+	fire(k state.Key[K], w Window, c *C) (changed bool, err error)
+	// stateful says that fire uses state, and that clear is to be called for each key of a window that is gone.
+	stateful() bool
+	clear(k state.Key[K], w Window) error
+	// forget removes the per-window state of all keys of a namespace.
+	forget(ns state.Namespace) error
+	close() error
+}
+
+// windowEnv is what the user's half works with.
+type windowEnv[K comparable, R any] struct {
+	ctx     *Context
+	codec   serde.Codec[K]
+	c       Collector[R]
+	clock   *windowClock
+	merging bool // per-window state is not possible
+	ns      func(Window) state.Namespace
+}
+
+// emitFunc is a user's half without state.
+type emitFunc[K comparable, C, R any] struct {
+	env  *windowEnv[K, R]
+	emit func(key K, w Window, c *C, out *Collector[R]) error
+}
+
+func (u *emitFunc[K, C, R]) open(e *windowEnv[K, R]) error {
+	u.env = e
+	return nil
+}
+
+func (u *emitFunc[K, C, R]) fire(k state.Key[K], w Window, c *C) (bool, error) {
+	u.env.ctx.Enter()
+	u.env.c.m = Meta{TS: w.MaxTimestamp(), Hash: k.Hash}
+	return false, u.env.c.done(u.emit(k.Key, w, c, &u.env.c))
+}
+
+func (*emitFunc[K, C, R]) stateful() bool                   { return false }
+func (*emitFunc[K, C, R]) clear(state.Key[K], Window) error { return nil }
+func (*emitFunc[K, C, R]) forget(state.Namespace) error     { return nil }
+func (*emitFunc[K, C, R]) close() error                     { return nil }
+
+// ProcessWindowFunction is a user's function over the records of a window, or over the one value they were aggregated to. One instance
+// serves one subtask. Source: Flink ProcessWindowFunction.
+type ProcessWindowFunction[K comparable, V, R any] interface {
+	// Open runs once, before any record; state handles are made here.
+	Open(rt *WindowRuntimeContext[K]) error
+	// Process runs each time that a window is emitted. The elements are valid during the call and not to be changed.
+	Process(ctx *WindowContext[K], elements iter.Seq[V], out *Collector[R]) error
+	// Clear runs when a window is gone. Its per-window state is removed afterwards, whatever Clear does.
+	Clear(ctx *WindowContext[K]) error
+	Close() error
+}
+
+// WindowRuntimeContext is what a window function gets in Open. The state that its RuntimeContext makes is the key's own, over all windows;
+// WindowValueState is one per key and window.
+type WindowRuntimeContext[K comparable] struct {
+	RuntimeContext[K]
+	u *windowState[K]
+}
+
+// WindowValueState opens the per-window state of this name: one value per key and window, removed with the window. It is not possible with
+// session windows, which merge. Source: Flink ProcessWindowFunction.Context.windowState.
+func (r *WindowRuntimeContext[K]) WindowValueState[V any](name string) (WindowValueState[V], error) {
+	if r.u.merging {
+		return WindowValueState[V]{}, fmt.Errorf("state %q: per-window state is not possible with windows that merge; use the key's state", name)
+	}
+	codec, err := serde.For[V]()
+	if err != nil {
+		return WindowValueState[V]{}, fmt.Errorf("state %q: %w", name, err)
+	}
+	t, err := OpenTable(r.ctx, "window-user-"+name, r.u.codec, codec)
+	if err != nil {
+		return WindowValueState[V]{}, err
+	}
+	r.u.drop = append(r.u.drop, t.DropNamespace)
+	r.u.remove = append(r.u.remove, t.Delete)
+	return WindowValueState[V]{&perWindow[K, V]{t, &r.u.cur, &r.u.ns}}, nil
+}
+
+// WindowValueState is one value per key and window.
+type WindowValueState[V any] struct{ s windowValue[V] }
+
+type windowValue[V any] interface {
+	get() (V, bool, error)
+	put(V) error
+	clear() error
+}
+
+// Value returns the current key's and window's value; found is false when there is none.
+func (s WindowValueState[V]) Value() (v V, found bool, err error) { return s.s.get() }
+
+// Update sets the value.
+func (s WindowValueState[V]) Update(v V) error { return s.s.put(v) }
+
+// Clear removes the value.
+func (s WindowValueState[V]) Clear() error { return s.s.clear() }
+
+type perWindow[K comparable, V any] struct {
+	t   state.Table[K, V]
+	cur *state.Key[K]
+	ns  *state.Namespace
+}
+
+func (p *perWindow[K, V]) get() (V, bool, error) { return p.t.Get(*p.cur, *p.ns) }
+func (p *perWindow[K, V]) put(v V) error         { return p.t.Put(*p.cur, *p.ns, v) }
+func (p *perWindow[K, V]) clear() error          { return p.t.Delete(*p.cur, *p.ns) }
+
+// windowState is the current key and window of a window function, with the tables of its per-window state.
+type windowState[K comparable] struct {
+	codec   serde.Codec[K]
+	merging bool
+	cur     state.Key[K]
+	ns      state.Namespace
+	drop    []func(state.Namespace) error
+	remove  []func(state.Key[K], state.Namespace) error
+}
+
+// WindowContext is what a window function gets with each call. Its Timestamp is the window's last millisecond, which is the event time of
+// what is emitted.
+type WindowContext[K comparable] struct {
+	ProcessContext
+	cur *state.Key[K]
+	w   Window
+}
+
+// Key is the window's key.
+func (c *WindowContext[K]) Key() K { return c.cur.Key }
+
+// Window is the window.
+func (c *WindowContext[K]) Window() TimeWindow { return c.w.Times() }
+
+// processUser runs a ProcessWindowFunction. each gives the elements of a window's contents.
+type processUser[K comparable, V, C, R any] struct {
+	fn   ProcessWindowFunction[K, V, R]
+	each func(c *C) iter.Seq[V]
+	env  *windowEnv[K, R]
+	ws   windowState[K]
+	wc   WindowContext[K]
+}
+
+func (u *processUser[K, V, C, R]) open(e *windowEnv[K, R]) error {
+	u.env = e
+	u.ws.codec, u.ws.merging = e.codec, e.merging
+	u.wc.ProcessContext = ProcessContext{&e.c.emission, MinWatermark}
+	u.wc.cur = &u.ws.cur
+	e.ctx.Enter()
+	return e.ctx.wrap(u.fn.Open(&WindowRuntimeContext[K]{RuntimeContext[K]{TaskContext: TaskContext{e.ctx}, cur: &u.ws.cur, key: e.codec}, &u.ws}))
+}
+
+func (u *processUser[K, V, C, R]) enter(k state.Key[K], w Window) {
+	u.env.ctx.Enter()
+	u.env.c.m = Meta{TS: w.MaxTimestamp(), Hash: k.Hash}
+	u.ws.cur, u.wc.w, u.wc.watermark = k, w, u.env.clock.at(k.Group)
+	if !u.ws.merging {
+		u.ws.ns = u.env.ns(w)
+	}
+}
+
+func (u *processUser[K, V, C, R]) fire(k state.Key[K], w Window, c *C) (bool, error) {
+	u.enter(k, w)
+	return false, u.env.c.done(u.fn.Process(&u.wc, u.each(c), &u.env.c))
+}
+
+func (u *processUser[K, V, C, R]) stateful() bool { return true }
+
+func (u *processUser[K, V, C, R]) clear(k state.Key[K], w Window) error {
+	u.enter(k, w)
+	if err := u.env.c.done(u.fn.Clear(&u.wc)); err != nil {
+		return err
+	}
+	for _, remove := range u.ws.remove {
+		if err := remove(k, u.ws.ns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *processUser[K, V, C, R]) forget(ns state.Namespace) error {
+	for _, drop := range u.ws.drop {
+		if err := drop(ns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *processUser[K, V, C, R]) close() error {
+	u.env.ctx.Enter()
+	return u.env.ctx.wrap(u.fn.Close())
+}
+
+// gather collects the contents of a window by key. It is kept and used again.
+type gather[K comparable, C any] struct {
+	index   []uint32 // 1 + position in entries; 0 is free
+	entries []gathered[K, C]
+}
+
+type gathered[K comparable, C any] struct {
+	k state.Key[K]
+	c C
+}
+
+func (g *gather[K, C]) reset() {
+	clear(g.index)
+	clear(g.entries)
+	g.entries = g.entries[:0]
+	if len(g.index) == 0 {
+		g.index = make([]uint32, 64)
+	}
+	if cap(g.entries) > 1<<16 { // what a peak took is given back
+		g.index, g.entries = make([]uint32, 64), nil
+	}
+}
+
+// at finds or makes the entry of a key.
+func (g *gather[K, C]) at(k state.Key[K]) (c *C, found bool) {
+	mask := uint32(len(g.index) - 1)
+	i := k.Hash * 0x9e3779b1 >> 7 & mask
+	for ; g.index[i] != 0; i = (i + 1) & mask {
+		if e := &g.entries[g.index[i]-1]; e.k.Hash == k.Hash && e.k.Key == k.Key {
+			return &e.c, true
+		}
+	}
+	var zero C
+	g.entries = append(g.entries, gathered[K, C]{k, zero})
+	g.index[i] = uint32(len(g.entries))
+	if len(g.entries)*4 > len(g.index)*3 {
+		g.index = make([]uint32, 2*len(g.index))
+		mask = uint32(len(g.index) - 1)
+		for n := range g.entries {
+			i := g.entries[n].k.Hash * 0x9e3779b1 >> 7 & mask
+			for ; g.index[i] != 0; i = (i + 1) & mask {
+			}
+			g.index[i] = uint32(n + 1)
+		}
+	}
+	return &g.entries[len(g.entries)-1].c, false
+}

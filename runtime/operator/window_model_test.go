@@ -1,0 +1,304 @@
+package operator
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func (o *windowBase[K, T, R]) lateRecords() int64 { return o.late }
+
+var (
+	oddTag  = OutputTag[string]{ID: "odd"}
+	lateTag = OutputTag[reading]{ID: "late"}
+)
+
+// windowProbe is a process function with both kinds of state and a side output. V is reading, or sumCount after an aggregation.
+type windowProbe[V any] struct {
+	c      *refConfig
+	values func(iter.Seq[V]) (values []int64, sum int64)
+	window WindowValueState[int64]
+	key    ValueState[int64]
+}
+
+func (p *windowProbe[V]) Open(rt *WindowRuntimeContext[string]) (err error) {
+	if p.key, err = rt.ValueState[int64]("fired"); err != nil {
+		return err
+	}
+	p.window, err = rt.WindowValueState[int64]("fired")
+	if p.c.assigner.Kind == SessionWindows {
+		if err == nil {
+			return fmt.Errorf("per-window state of windows that merge")
+		}
+		return nil
+	}
+	return err
+}
+
+func (p *windowProbe[V]) Process(ctx *WindowContext[string], elements iter.Seq[V], out *Collector[string]) error {
+	values, sum := p.values(elements)
+	k, _, err := p.key.Value()
+	if err == nil {
+		err = p.key.Update(k + 1)
+	}
+	n := int64(0)
+	if err == nil && p.c.assigner.Kind != SessionWindows {
+		if n, _, err = p.window.Value(); err == nil {
+			err = p.window.Update(n + 1)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	out.Collect(result(ctx.Key(), ctx.w, values, p.c.shown(n+1), p.c.shownKey(k+1)))
+	if sum%2 != 0 {
+		ctx.Output(oddTag, fmt.Sprint(ctx.Key(), sum))
+	}
+	return nil
+}
+
+func (p *windowProbe[V]) Clear(ctx *WindowContext[string]) error { return nil }
+func (p *windowProbe[V]) Close() error                           { return nil }
+
+func (c *refConfig) factory(t testing.TB) Factory {
+	spec := WindowSpec[string, reading]{Key: sensorKey(t), Assigner: c.assigner, Lateness: c.lateness, Late: LateTag[reading]{lateTag, c.sideLate}}
+	var trigger func() Trigger[reading]
+	switch c.trigger {
+	case eventTrigger:
+		trigger = NewEventTimeTrigger[reading]
+	case procTrigger:
+		trigger = NewProcessingTimeTrigger[reading]
+	case countingTrigger:
+		trigger = func() Trigger[reading] { return NewCountTrigger[reading](c.n) }
+	case continuousEvent, continuousProc:
+		trigger = func() Trigger[reading] { return NewContinuousTrigger[reading](c.n, c.trigger == continuousEvent) }
+	case deltaKind:
+		trigger = func() Trigger[reading] { return NewDeltaTrigger(float64(c.n), absDelta) }
+	}
+	spec.Trigger = trigger
+	if c.purging {
+		spec.Trigger = func() Trigger[reading] { return NewPurgingTrigger(trigger()) }
+	}
+	switch c.evictor {
+	case evictCount:
+		spec.Evictor = NewCountEvictor[reading](int(c.keep), c.after)
+	case evictTime:
+		spec.Evictor = NewTimeEvictor[reading](c.keep, c.after)
+	case evictDelta:
+		spec.Evictor = NewDeltaEvictor(float64(c.keep), absDelta, c.after)
+	}
+	aggregate := func() WindowFunctions[string, reading, sumCount, string] {
+		return WindowFunctions[string, reading, sumCount, string]{
+			Create: func() sumCount { return sumCount{} },
+			Add: func(a *sumCount, r reading, first bool) {
+				if first != (a.Count == 0) || !first && a.Last != r.Sensor {
+					panic(fmt.Sprintf("%+v of %+v, first %v", r, a, first))
+				}
+				a.Sum, a.Count, a.Last = a.Sum+r.Value, a.Count+1, r.Sensor
+			},
+			Merge: func(a, b sumCount) sumCount { return sumCount{a.Sum + b.Sum, a.Count + b.Count, b.Last} },
+			Emit: func(k string, w Window, a *sumCount, out *Collector[string]) error {
+				out.Collect(fmt.Sprint(k, w, a.Sum, a.Count))
+				return nil
+			},
+		}
+	}
+	switch c.fn {
+	case aggregateFn:
+		return AggregateWindow(spec, aggregate)
+	case reduceFn:
+		add := func(a, b reading) reading { return reading{b.Sensor, a.Value + b.Value} }
+		return AggregateWindow(spec, func() WindowFunctions[string, reading, reading, string] {
+			return WindowFunctions[string, reading, reading, string]{
+				Add: func(a *reading, r reading, first bool) {
+					if !first {
+						r = add(*a, r)
+					}
+					*a = r
+				},
+				Merge: add,
+				Emit: func(k string, _ Window, a *reading, out *Collector[string]) error {
+					out.Collect(fmt.Sprint(a.Sensor, a.Value))
+					return nil
+				},
+			}
+		})
+	case processFn:
+		return ProcessWindow(spec, func() ProcessWindowFunction[string, reading, string] {
+			return &windowProbe[reading]{c: c, values: func(s iter.Seq[reading]) (out []int64, sum int64) {
+				for r := range s {
+					out = append(out, r.Value)
+					sum += r.Value
+				}
+				return out, sum
+			}}
+		})
+	default:
+		return AggregateProcessWindow(spec, aggregate, func(a *sumCount) sumCount { return *a }, func() ProcessWindowFunction[string, sumCount, string] {
+			return &windowProbe[sumCount]{c: c, values: func(s iter.Seq[sumCount]) (out []int64, sum int64) {
+				for a := range s {
+					return []int64{a.Sum, a.Count}, a.Sum
+				}
+				return nil, 0
+			}}
+		})
+	}
+}
+
+// drawAssigner draws an assigner of a class; all have small sizes.
+func drawAssigner(t *rapid.T, class string) WindowAssigner[reading] {
+	a := WindowAssigner[reading]{EventTime: class[0] == 'e'}
+	switch class[2:] {
+	case "tumbling":
+		size := rapid.Int64Range(1, 20).Draw(t, "size")
+		a.Sliding = Sliding{size, size, rapid.Int64Range(-size+1, size-1).Draw(t, "offset")}
+	case "sliding":
+		slide := rapid.Int64Range(1, 12).Draw(t, "slide")
+		size := rapid.Int64Range(1, 12).Draw(t, "size")
+		if rapid.Bool().Draw(t, "multiple") {
+			size = slide * rapid.Int64Range(1, 5).Draw(t, "slides")
+		}
+		a.Sliding = Sliding{size, slide, rapid.Int64Range(-slide+1, slide-1).Draw(t, "offset")}
+	case "session":
+		a.Kind = SessionWindows
+		a.Session.Gap = rapid.Int64Range(1, 15).Draw(t, "gap")
+		if rapid.Bool().Draw(t, "dynamic") {
+			gap := a.Session.Gap
+			a.Session.Dynamic = func(r reading) int64 { return gap + max(r.Value, 0) }
+		}
+	default:
+		a.Kind, a.EventTime = GlobalWindows, false
+	}
+	return a
+}
+
+// Windows give what the reference gives, element by element: all assigners with all kinds of functions, triggers and evictors, any order of
+// records and watermarks, any parallelism, both backends, with checkpoints, restores and changes of parallelism in between.
+func TestWindowsAgainstReference(t *testing.T) {
+	for _, class := range []string{"e-tumbling", "e-sliding", "e-session", "p-tumbling", "p-sliding", "p-session", "-global"} {
+		for _, plain := range []bool{true, false} {
+			if plain && class[0] != 'e' {
+				continue
+			}
+			name := class
+			if plain {
+				name += "-own-trigger"
+			}
+			t.Run(name, func(t *testing.T) {
+				rapid.Check(t, func(rt *rapid.T) { checkWindows(t, rt, class, plain) })
+			})
+		}
+	}
+}
+
+func checkWindows(t *testing.T, rt *rapid.T, class string, plain bool) {
+	if class == "-global" {
+		class = "p-global"
+	}
+	c := refConfig{assigner: drawAssigner(rt, class), sideLate: rapid.Bool().Draw(rt, "side output for late ones")}
+	c.fn = functionKind(rapid.IntRange(0, int(functionKinds)-1).Draw(rt, "function"))
+	if c.assigner.EventTime && rapid.Bool().Draw(rt, "lateness allowed") {
+		c.lateness = rapid.Int64Range(1, 30).Draw(rt, "lateness")
+	}
+	if !plain {
+		c.trigger = triggerKind(rapid.IntRange(0, int(triggerKinds)-1).Draw(rt, "trigger"))
+		if c.trigger == deltaKind && c.assigner.Kind == SessionWindows {
+			c.trigger = countingTrigger
+		}
+		c.purging = c.trigger != ownTrigger && rapid.Bool().Draw(rt, "purging")
+		c.n = rapid.Int64Range(1, 6).Draw(rt, "trigger's number")
+		c.evictor = evictorKind(rapid.IntRange(0, int(evictorKinds)-1).Draw(rt, "evictor"))
+		c.after = c.evictor != noEvictor && rapid.Bool().Draw(rt, "evict after")
+		c.keep = rapid.Int64Range(0, 6).Draw(rt, "evictor's number")
+	}
+	backend := "hashmap"
+	if rapid.IntRange(0, 4).Draw(rt, "backend") == 0 {
+		backend = "pebble"
+	}
+	odd, late := &sink[string]{}, &sink[reading]{}
+	h := newSideHarness[reading, string](t, c.factory(t), backend, rapid.IntRange(1, 4).Draw(rt, "parallelism"), sensorHash(t), func() map[string]any {
+		return map[string]any{"odd": Receiver[string](odd), "late": Receiver[reading](late)}
+	})
+	defer h.close()
+	m := newReference(c)
+	var counted int64
+	dropped := func() (n int64) {
+		for _, i := range h.tasks {
+			n += i.op.(interface{ lateRecords() int64 }).lateRecords()
+		}
+		return n
+	}
+	check := func(after string) {
+		var got, wantLate []string
+		for _, i := range h.tasks {
+			for _, e := range i.out.got {
+				if !e.mark {
+					got = append(got, fmt.Sprint(e.v, "@", e.ts))
+				}
+			}
+			i.out.got = nil
+		}
+		var gotLate []string
+		for _, e := range late.got {
+			gotLate = append(gotLate, fmt.Sprint(e.v, e.ts))
+		}
+		wantLate = m.late
+		if !c.sideLate {
+			if n := counted + dropped(); n != int64(len(m.late)) || len(gotLate) > 0 {
+				rt.Fatalf("%+v\nafter %s: %d late records, want %v", c, after, n, m.late)
+			}
+			gotLate = m.late
+		}
+		for what, pair := range map[string][2][]string{"results": {got, m.out}, "side output": {odd.take(), m.odd}, "late records": {gotLate, wantLate}} {
+			slices.Sort(pair[0])
+			slices.Sort(pair[1])
+			if !slices.Equal(pair[0], pair[1]) {
+				rt.Fatalf("%+v\nafter %s: %s\n got %q\nwant %q", c, after, what, pair[0], pair[1])
+			}
+		}
+		m.out, m.odd = nil, nil
+	}
+	mark, now := int64(-1000), int64(0)
+	h.advance(now)
+	m.advance(now)
+	for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+		switch what := rapid.IntRange(0, 11).Draw(rt, "what"); what {
+		case 0, 1:
+			mark = max(mark, rapid.Int64Range(-100, 100).Draw(rt, "watermark"))
+			h.watermark(mark)
+			m.watermark(mark)
+			check(fmt.Sprint("watermark ", mark))
+		case 2:
+			now += rapid.Int64Range(0, 20).Draw(rt, "time passes")
+			h.advance(now)
+			m.advance(now)
+			check(fmt.Sprint("processing time ", now))
+		case 3:
+			counted += dropped()
+			h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
+			m.restarted = true
+			check("restart")
+			if rapid.Bool().Draw(rt, "watermark again") {
+				h.watermark(mark)
+				m.watermark(mark)
+				check("the first watermark after a restart")
+			}
+		default:
+			r := reading{fmt.Sprint("s", rapid.IntRange(0, 2).Draw(rt, "sensor")), rapid.Int64Range(-5, 5).Draw(rt, "value")}
+			ts := rapid.Int64Range(-60, 100).Draw(rt, "ts")
+			h.process(r, ts)
+			m.process(r, ts)
+			check(fmt.Sprint("record ", r, " at ", ts))
+		}
+	}
+	now += 1000
+	h.advance(now)
+	m.advance(now)
+	check("the end of processing time")
+	h.watermark(MaxWatermark)
+	m.watermark(MaxWatermark)
+	check("the end")
+}

@@ -1,0 +1,763 @@
+package operator
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+)
+
+// windowOp is the operator of all windows that the special ones do not serve: with triggers, evictors, processing time and the global
+// window. It does what Flink's WindowOperator and EvictingWindowOperator do, step by step.
+//
+// Contents are in one entry per key and window (namespace = window start). Windows that merge are in one entry per key; each has an
+// id, which is the namespace of its timers and its trigger's state, and which is never used again.
+type windowOp[K comparable, T, C, R any] struct {
+	windowBase[K, T, R]
+	win     WindowAssigner[T]
+	trigger Trigger[T]
+	c       contents[T, C]
+	user    windowUser[K, C, R]
+	env     windowEnv[K, R]
+	table   state.Table[K, C]          // of windows that do not merge
+	merging state.Table[K, windows[C]] // of windows that do
+	event   state.Timers[K]
+	proc    state.Timers[K]
+	armed   int64 // processing time that a wake-up is set for
+	wakes   bool
+	nextID  int64
+	tc      TriggerContext
+	drops   []func(state.Namespace) error
+	live    []int64 // starts of windows with contents, ascending; not for the global window
+
+	// The key, the window and its namespace in work.
+	cur  state.Key[K]
+	w    Window
+	ns   state.Namespace
+	buf  C
+	win1 [1]Window
+	wins []Window
+}
+
+// windows are the windows of a key that merge. The fields are exported for the codec alone.
+type windows[C any] struct{ List []merged[C] }
+
+type merged[C any] struct {
+	Start, End, ID int64
+	Some           bool // has contents
+	C              C
+}
+
+func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpec[K, T], c contents[T, C], user windowUser[K, C, R]) (Operator, error) {
+	o := &windowOp[K, T, C, R]{win: spec.Assigner, c: c, user: user}
+	if spec.Trigger != nil {
+		o.trigger = spec.Trigger()
+	} else {
+		o.trigger = spec.Assigner.defaultTrigger()
+	}
+	if err := o.init(ctx, spec.Key, out, spec.Lateness, spec.Late); err != nil {
+		return nil, err
+	}
+	if err := o.c.init(); err != nil {
+		return nil, err
+	}
+	o.env = windowEnv[K, R]{ctx: ctx, codec: o.sel.Codec, c: newCollector(ctx, o.out), clock: &o.clock, merging: o.merges(), ns: o.nsOf}
+	if o.merges() {
+		codec, err := serde.For[windows[C]]()
+		if err != nil {
+			return nil, err
+		}
+		if o.merging, err = OpenTable(ctx, "window-merging", o.sel.Codec, codec); err != nil {
+			return nil, err
+		}
+	} else {
+		t, err := OpenTable(ctx, "window-contents", o.sel.Codec, o.c.codec)
+		if err != nil {
+			return nil, err
+		}
+		o.table = t
+		o.drops = append(o.drops, t.DropNamespace)
+	}
+	var err error
+	if o.event, err = OpenTimers(ctx, "window-event-timers", o.sel.Codec); err != nil {
+		return nil, err
+	}
+	if o.proc, err = OpenTimers(ctx, "window-processing-timers", o.sel.Codec); err != nil {
+		return nil, err
+	}
+	for _, b := range ctx.List(nextIDState) {
+		if len(b) == 8 {
+			o.nextID = max(o.nextID, int64(binary.LittleEndian.Uint64(b)))
+		}
+	}
+	o.tc = TriggerContext{o}
+	return o, nil
+}
+
+func (o *windowOp[K, T, C, R]) merges() bool { return o.win.Kind == SessionWindows }
+
+func (o *windowOp[K, T, C, R]) nsOf(w Window) state.Namespace {
+	if o.win.Kind == GlobalWindows {
+		return 0
+	}
+	return w.Start
+}
+
+func (o *windowOp[K, T, C, R]) Input(int) any { return Receiver[T](o) }
+
+func (o *windowOp[K, T, C, R]) Open(context.Context) error {
+	o.Ctx.Enter()
+	if err := o.trigger.Open(&TriggerRuntime{o}); err != nil {
+		return o.Ctx.wrap(err)
+	}
+	if err := o.user.open(&o.env); err != nil {
+		return err
+	}
+	if o.win.Kind == SlidingWindows {
+		var err error
+		if o.live, err = o.table.Namespaces(nil); err != nil {
+			return o.failed(err)
+		}
+	}
+	o.arm()
+	return nil
+}
+
+func (o *windowOp[K, T, C, R]) Close() error {
+	err := o.user.close()
+	if cerr := o.KeyedBase.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// Snapshot snapshots the keyed state, the watermark and the next id.
+func (o *windowOp[K, T, C, R]) Snapshot(b Barrier) (Snapshot, error) {
+	s, err := o.windowBase.Snapshot(b)
+	if err == nil && o.merges() {
+		s.Lists = append(s.Lists, metadata.ListState{Name: nextIDState, Mode: metadata.Union,
+			Items: [][]byte{binary.LittleEndian.AppendUint64(nil, uint64(o.nextID))}})
+	}
+	return s, err
+}
+
+// triggerOps.
+
+func (o *windowOp[K, T, C, R]) now() int64     { return o.Ctx.Now() }
+func (o *windowOp[K, T, C, R]) current() int64 { return o.clock.at(o.cur.Group) }
+
+func (o *windowOp[K, T, C, R]) timer(event, register bool, at int64) error {
+	t := o.proc
+	if event {
+		t = o.event
+	}
+	if !register {
+		return t.Delete(o.cur, o.ns, at)
+	}
+	if err := t.Register(o.cur, o.ns, at); err != nil {
+		return err
+	}
+	if !event {
+		o.arm()
+	}
+	return nil
+}
+
+func openTriggerTable[K comparable, T, C, R, V any](o *windowOp[K, T, C, R], name string) (mergeable[V], error) {
+	p, err := openPerWindow[K, V](o.Ctx, "window-trigger-"+name, o.sel.Codec, o.merges(), &o.cur, &o.ns)
+	if err != nil {
+		return nil, err
+	}
+	if p.t != nil {
+		o.drops = append(o.drops, p.t.DropNamespace)
+	}
+	return p, nil
+}
+
+func (o *windowOp[K, T, C, R]) openInt(name string) (mergeable[int64], error) {
+	return openTriggerTable[K, T, C, R, int64](o, name)
+}
+
+func (o *windowOp[K, T, C, R]) openBytes(name string) (mergeable[[]byte], error) {
+	return openTriggerTable[K, T, C, R, []byte](o, name)
+}
+
+// cleanup is when a window is gone, in the assigner's time. Source: Flink WindowOperator.cleanupTime.
+func (o *windowOp[K, T, C, R]) cleanup(w Window) int64 {
+	if o.win.EventTime {
+		return plus(w.MaxTimestamp(), o.lateness)
+	}
+	return w.MaxTimestamp()
+}
+
+func (o *windowOp[K, T, C, R]) isLate(w Window) bool {
+	return o.win.EventTime && o.cleanup(w) <= o.current()
+}
+
+// mind registers or deletes the timer that removes a window.
+func (o *windowOp[K, T, C, R]) mind(w Window, register bool) error {
+	at := o.cleanup(w)
+	if at == math.MaxInt64 {
+		return nil // never
+	}
+	if err := o.timer(o.win.EventTime, register, at); err != nil {
+		return o.failed(err)
+	}
+	return nil
+}
+
+// assign returns the windows of a record, the latest first. The slice is valid until the next call.
+func (o *windowOp[K, T, C, R]) assign(v T, ts int64) ([]Window, error) {
+	if o.win.Kind == GlobalWindows {
+		o.win1[0] = GlobalWindow()
+		return o.win1[:], nil
+	}
+	if !o.win.EventTime {
+		ts = o.Ctx.Now()
+	} else if ts == NoTimestamp {
+		return nil, o.noTime()
+	}
+	if o.win.Kind == SessionWindows {
+		w, fits, err := o.win.Session.window(v, ts)
+		if err != nil {
+			return nil, o.Ctx.wrap(err)
+		}
+		if !fits {
+			return nil, o.noWindow(ts, o.win)
+		}
+		o.win1[0] = w
+		return o.win1[:], nil
+	}
+	s := o.win.Sliding
+	if !s.Holds(ts) {
+		return nil, o.noWindow(ts, o.win)
+	}
+	o.wins = o.wins[:0]
+	for end, _ := s.lastEnd(ts); end > ts; end -= s.Slide {
+		o.wins = append(o.wins, Window{end - s.Size, end})
+	}
+	return o.wins, nil
+}
+
+func (o *windowOp[K, T, C, R]) Process(v T, m Meta) error {
+	o.Ctx.Enter()
+	wins, err := o.assign(v, m.TS)
+	if err != nil {
+		return err
+	}
+	o.cur = o.sel.key(o.Ctx, v, m)
+	skipped := true
+	for _, w := range wins {
+		var late bool
+		if o.merges() {
+			late, err = o.addMerging(v, m.TS, w)
+		} else {
+			late, err = o.add(v, m.TS, w)
+		}
+		if err != nil {
+			return err
+		}
+		skipped = skipped && late
+	}
+	if skipped && o.win.EventTime && plus(m.TS, o.lateness) <= o.current() {
+		return o.dropLate(v, m)
+	}
+	return nil
+}
+
+// add adds a record to a window that does not merge.
+func (o *windowOp[K, T, C, R]) add(v T, ts int64, w Window) (late bool, err error) {
+	if o.isLate(w) {
+		return true, nil
+	}
+	o.w, o.ns = w, o.nsOf(w)
+	p, found, err := o.table.Ref(o.cur, o.ns)
+	if err != nil {
+		return false, o.failed(err)
+	}
+	if !found && o.win.Kind == SlidingWindows {
+		if i, ok := slices.BinarySearch(o.live, o.ns); !ok {
+			o.live = slices.Insert(o.live, i, o.ns)
+		}
+	}
+	o.c.put(p, v, ts, !found)
+	return false, o.element(v, ts)
+}
+
+// element lets the trigger see a record that was added to the current window.
+func (o *windowOp[K, T, C, R]) element(v T, ts int64) error {
+	w := o.w
+	r, err := o.trigger.OnElement(v, ts, w, &o.tc)
+	if err != nil {
+		return o.Ctx.wrap(err)
+	}
+	if err := o.act(r); err != nil {
+		return err
+	}
+	return o.mind(w, true)
+}
+
+// act does what the trigger decided about the current window.
+func (o *windowOp[K, T, C, R]) act(r TriggerResult) error {
+	if r.fires() {
+		found, err := o.load()
+		if err != nil {
+			return err
+		}
+		if found {
+			k, w, ns := o.cur, o.w, o.ns
+			changed, err := o.user.fire(k, w, &o.buf)
+			if err == nil && changed && !r.purges() {
+				if o.c.void != nil && o.c.void(&o.buf) {
+					err = o.purge()
+				} else {
+					err = o.store()
+				}
+			}
+			var zero C
+			o.buf = zero
+			if err != nil {
+				return err
+			}
+			o.Ctx.Enter()
+			o.cur, o.w, o.ns = k, w, ns
+		}
+	}
+	if r.purges() {
+		return o.purge()
+	}
+	return nil
+}
+
+// load gets the current window's contents into buf.
+func (o *windowOp[K, T, C, R]) load() (found bool, err error) {
+	if o.table != nil {
+		if o.buf, found, err = o.table.Get(o.cur, o.ns); err != nil {
+			return false, o.failed(err)
+		}
+		return found, nil
+	}
+	s, _, err := o.merging.Get(o.cur, 0)
+	if err != nil {
+		return false, o.failed(err)
+	}
+	if i := s.find(o.ns); i >= 0 && s.List[i].Some {
+		o.buf = s.List[i].C
+		return true, nil
+	}
+	return false, nil
+}
+
+// store puts buf as the current window's contents.
+func (o *windowOp[K, T, C, R]) store() error {
+	if o.table != nil {
+		if err := o.table.Put(o.cur, o.ns, o.buf); err != nil {
+			return o.failed(err)
+		}
+		return nil
+	}
+	return o.change(func(m *merged[C]) { m.C = o.c.codec.Clone(o.buf) })
+}
+
+func (o *windowOp[K, T, C, R]) purge() error {
+	if o.table != nil {
+		if err := o.table.Delete(o.cur, o.ns); err != nil {
+			return o.failed(err)
+		}
+		return nil
+	}
+	return o.change(func(m *merged[C]) {
+		var zero C
+		m.C, m.Some = zero, false
+	})
+}
+
+// change changes the current window, which merges.
+func (o *windowOp[K, T, C, R]) change(fn func(*merged[C])) error {
+	s, _, err := o.merging.Ref(o.cur, 0)
+	if err != nil {
+		return o.failed(err)
+	}
+	if i := s.find(o.ns); i >= 0 {
+		fn(&s.List[i])
+	}
+	return nil
+}
+
+func (s *windows[C]) find(id int64) int {
+	return slices.IndexFunc(s.List, func(m merged[C]) bool { return m.ID == id })
+}
+
+// addMerging adds a record to a window that merges. Source: Flink WindowOperator.processElement, MergingWindowSet.addWindow.
+func (o *windowOp[K, T, C, R]) addMerging(v T, ts int64, w Window) (late bool, err error) {
+	s, _, err := o.merging.Get(o.cur, 0)
+	if err != nil {
+		return false, o.failed(err)
+	}
+	result, touched, inside := w, 0, int64(-1)
+	for i := range s.List {
+		e := Window{s.List[i].Start, s.List[i].End}
+		if !w.touches(e) {
+			continue
+		}
+		touched++
+		result = result.cover(e)
+		if result == e {
+			inside = s.List[i].ID
+		}
+	}
+	if o.isLate(result) {
+		return true, nil
+	}
+	p, _, err := o.merging.Ref(o.cur, 0)
+	if err != nil {
+		return false, o.failed(err)
+	}
+	if touched == 1 && inside >= 0 {
+		o.w, o.ns = result, inside
+		o.putInto(&p.List[p.find(inside)], v, ts)
+		return false, o.element(v, ts)
+	}
+	n := merged[C]{Start: result.Start, End: result.End, ID: o.nextID}
+	o.nextID++
+	var old []merged[C]
+	if touched > 0 {
+		rest := p.List[:0]
+		for _, e := range p.List {
+			if !w.touches(Window{e.Start, e.End}) {
+				rest = append(rest, e)
+				continue
+			}
+			switch {
+			case e.Some && n.Some:
+				n.C = o.c.merge(n.C, e.C)
+			case e.Some:
+				n.C, n.Some = e.C, true
+			}
+			var zero C
+			e.C = zero
+			old = append(old, e)
+		}
+		clear(p.List[len(rest):])
+		p.List = rest
+	}
+	o.putInto(&n, v, ts)
+	p.List = append(p.List, n)
+	if len(old) > 0 {
+		if err := o.merge(result, n.ID, old); err != nil {
+			return false, err
+		}
+	}
+	o.w, o.ns = result, n.ID
+	return false, o.element(v, ts)
+}
+
+func (o *windowOp[K, T, C, R]) putInto(m *merged[C], v T, ts int64) {
+	o.c.put(&m.C, v, ts, !m.Some)
+	m.Some = true
+}
+
+// merge tells the trigger that old became w.
+func (o *windowOp[K, T, C, R]) merge(w Window, id int64, old []merged[C]) error {
+	o.w, o.ns = w, id
+	mc := MergeContext{TriggerContext: o.tc}
+	for i := range old {
+		mc.merged = append(mc.merged, old[i].ID)
+	}
+	if err := o.trigger.OnMerge(w, &mc); err != nil {
+		return o.Ctx.wrap(err)
+	}
+	for i := range old {
+		o.w, o.ns = Window{old[i].Start, old[i].End}, old[i].ID
+		if err := o.trigger.Clear(o.w, &o.tc); err != nil {
+			return o.Ctx.wrap(err)
+		}
+		if err := o.mind(o.w, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *windowOp[K, T, C, R]) Watermark(ts int64) error {
+	if ts > o.clock.watermark {
+		o.clock.watermark = ts
+		if err := o.fire(o.event, ts, true); err != nil {
+			return err
+		}
+		if err := o.forget(ts, true); err != nil {
+			return err
+		}
+	}
+	return o.out.Watermark(ts)
+}
+
+// forget drops the namespaces of windows that are gone for all keys.
+func (o *windowOp[K, T, C, R]) forget(now int64, event bool) error {
+	if event != o.win.EventTime {
+		return nil
+	}
+	n := 0
+	for ; n < len(o.live) && o.cleanup(Window{o.live[n], o.live[n] + o.win.Sliding.Size}) <= now; n++ {
+		for _, drop := range o.drops {
+			if err := drop(o.live[n]); err != nil {
+				return o.failed(err)
+			}
+		}
+		if err := o.user.forget(o.live[n]); err != nil {
+			return o.failed(err)
+		}
+	}
+	o.live = slices.Delete(o.live, 0, n)
+	return nil
+}
+
+func (o *windowOp[K, T, C, R]) fire(timers state.Timers[K], until int64, event bool) error {
+	if at, ok := timers.Next(); !ok || at > until {
+		return nil
+	}
+	return timers.PopUntil(until, func(k state.Key[K], ns state.Namespace, at int64) error { return o.due(k, ns, at, event) })
+}
+
+// due does what a timer of a window asks for. Source: Flink WindowOperator.onEventTime, onProcessingTime.
+func (o *windowOp[K, T, C, R]) due(k state.Key[K], ns state.Namespace, at int64, event bool) error {
+	o.Ctx.Enter()
+	o.cur, o.ns = k, ns
+	switch o.win.Kind {
+	case GlobalWindows:
+		o.w = GlobalWindow()
+	case SlidingWindows:
+		o.w = Window{ns, ns + o.win.Sliding.Size}
+	default:
+		s, _, err := o.merging.Get(k, 0)
+		if err != nil {
+			return o.failed(err)
+		}
+		i := s.find(ns)
+		if i < 0 {
+			return nil // it was merged, or is gone
+		}
+		o.w = Window{s.List[i].Start, s.List[i].End}
+	}
+	w := o.w
+	on := o.trigger.OnProcessingTime
+	if event {
+		on = o.trigger.OnEventTime
+	}
+	r, err := on(at, w, &o.tc)
+	if err != nil {
+		return o.Ctx.wrap(err)
+	}
+	if err := o.act(r); err != nil {
+		return err
+	}
+	if event != o.win.EventTime || at != o.cleanup(w) {
+		return nil
+	}
+	return o.remove(w)
+}
+
+// remove removes all that is known of the current window. Source: Flink WindowOperator.clearAllState.
+func (o *windowOp[K, T, C, R]) remove(w Window) error {
+	if o.table != nil {
+		if err := o.purge(); err != nil {
+			return err
+		}
+	}
+	if err := o.trigger.Clear(w, &o.tc); err != nil {
+		return o.Ctx.wrap(err)
+	}
+	if o.user.stateful() {
+		if err := o.user.clear(o.cur, w); err != nil {
+			return err
+		}
+	}
+	if o.table != nil {
+		return nil
+	}
+	s, _, err := o.merging.Ref(o.cur, 0)
+	if err != nil {
+		return o.failed(err)
+	}
+	if i := s.find(o.ns); i >= 0 {
+		s.List = slices.Delete(s.List, i, i+1)
+	}
+	if len(s.List) == 0 {
+		if err := o.merging.Delete(o.cur, 0); err != nil {
+			return o.failed(err)
+		}
+	}
+	return nil
+}
+
+// arm asks for a wake-up at the earliest processing-time timer.
+func (o *windowOp[K, T, C, R]) arm() {
+	at, ok := o.proc.Next()
+	if !ok || o.wakes && o.armed <= at {
+		return
+	}
+	o.armed, o.wakes = at, true
+	o.Ctx.At(at, func() error {
+		if o.armed == at {
+			o.wakes = false
+		}
+		now := o.Ctx.Now()
+		if err := o.fire(o.proc, now, false); err != nil {
+			return err
+		}
+		if err := o.forget(now, false); err != nil {
+			return err
+		}
+		o.arm()
+		return nil
+	})
+}
+
+// WindowKind is a kind of assigner.
+type WindowKind uint8
+
+const (
+	SlidingWindows WindowKind = iota // and tumbling ones
+	SessionWindows
+	GlobalWindows
+)
+
+// WindowAssigner says which windows a record is in.
+type WindowAssigner[T any] struct {
+	Kind      WindowKind
+	EventTime bool // else processing time; not for GlobalWindows
+	Sliding   Sliding
+	Session   Session[T]
+}
+
+func (a WindowAssigner[T]) String() string {
+	when := "ProcessingTime"
+	if a.EventTime {
+		when = "EventTime"
+	}
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	switch {
+	case a.Kind == GlobalWindows:
+		return "Global"
+	case a.Kind == SessionWindows && a.Session.Dynamic != nil:
+		return when + "Session(dynamic gap)"
+	case a.Kind == SessionWindows:
+		return fmt.Sprintf("%sSession(%s)", when, ms(a.Session.Gap))
+	case a.Sliding.Size == a.Sliding.Slide:
+		return fmt.Sprintf("Tumbling%s(%s)", when, ms(a.Sliding.Size))
+	default:
+		return fmt.Sprintf("Sliding%s(%s, %s)", when, ms(a.Sliding.Size), ms(a.Sliding.Slide))
+	}
+}
+
+func (a WindowAssigner[T]) defaultTrigger() Trigger[T] {
+	switch {
+	case a.Kind == GlobalWindows:
+		return NewNeverTrigger[T]()
+	case a.EventTime:
+		return NewEventTimeTrigger[T]()
+	default:
+		return NewProcessingTimeTrigger[T]()
+	}
+}
+
+// WindowSpec describes a window operator without its function. Times are in milliseconds.
+type WindowSpec[K comparable, T any] struct {
+	Key      KeySelector[K, T]
+	Assigner WindowAssigner[T]
+	Trigger  func() Trigger[T] // one instance per subtask; nil for the assigner's own
+	Evictor  Evictor[T]        // nil for none
+	Lateness int64
+	Late     LateTag[T]
+}
+
+// AggregateWindow aggregates the records of each key and window. newFn makes the functions of one subtask.
+//
+// A window's results are emitted when its trigger fires, with the window's last millisecond as their time. Records whose windows are all
+// gone are late. A record without event time, or with one whose windows' bounds overflow, is an error (Flink drops the latter as late).
+func AggregateWindow[K comparable, T, A, R any](spec WindowSpec[K, T], newFn func() WindowFunctions[K, T, A, R]) Factory {
+	return chooseWindow(spec, func() (contents[T, A], windowUser[K, A, R]) {
+		f := newFn()
+		return aggregated(f.Add, f.Merge, f.Create), &emitFunc[K, A, R]{emit: f.Emit}
+	})
+}
+
+// AggregateProcessWindow aggregates, and gives the result to a ProcessWindowFunction as the only element. f.Emit is not used.
+func AggregateProcessWindow[K comparable, T, A, V, R any](spec WindowSpec[K, T], newFn func() WindowFunctions[K, T, A, R], result func(*A) V, process func() ProcessWindowFunction[K, V, R]) Factory {
+	return chooseWindow(spec, func() (contents[T, A], windowUser[K, A, R]) {
+		f := newFn()
+		one := func(a *A) func(func(V) bool) {
+			return func(yield func(V) bool) { yield(result(a)) }
+		}
+		return aggregated(f.Add, f.Merge, f.Create), &processUser[K, V, A, R]{fn: process(), each: func(a *A) iter.Seq[V] { return one(a) }}
+	})
+}
+
+func aggregated[T, A any](add func(*A, T, bool), merge func(A, A) A, create func() A) contents[T, A] {
+	return contents[T, A]{add: func(a *A, v T, _ int64, first bool) { add(a, v, first) }, merge: merge, empty: create}
+}
+
+// ProcessWindow keeps the records of each key and window and gives them to a ProcessWindowFunction. With sliding windows, records are kept
+// once, and come slice by slice in the order of time, those of one slice in the order of their arrival.
+func ProcessWindow[K comparable, T, R any](spec WindowSpec[K, T], process func() ProcessWindowFunction[K, T, R]) Factory {
+	codec, err := serde.For[T]()
+	return chooseWindow(spec, func() (contents[T, []T], windowUser[K, []T, R]) {
+		c := contents[T, []T]{copies: true, merge: func(a, b []T) []T { return append(a, b...) }, empty: func() []T { return nil }}
+		clone := err == nil && codec.Views()
+		c.add = func(b *[]T, v T, _ int64, _ bool) {
+			if clone {
+				v = codec.Clone(v)
+			}
+			*b = append(*b, v)
+		}
+		return c, &processUser[K, T, []T, R]{fn: process(), each: func(b *[]T) iter.Seq[T] { return slices.Values(*b) }}
+	})
+}
+
+// chooseWindow chooses the operator.
+func chooseWindow[K comparable, T, C, R any](spec WindowSpec[K, T], parts func() (contents[T, C], windowUser[K, C, R])) Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		c, user := parts()
+		a := spec.Assigner
+		plain := a.EventTime && spec.Trigger == nil && spec.Evictor == nil
+		switch {
+		case spec.Evictor != nil:
+			return newEvicting(ctx, out, &spec, c, user)
+		case plain && a.Kind == SlidingWindows && (c.merge != nil || a.Sliding.Size == a.Sliding.slices().Size):
+			return newSliced(ctx, out, spec.Key, a.Sliding, c, user, spec.Lateness, spec.Late)
+		case plain && a.Kind == SessionWindows:
+			return newSession(ctx, out, spec.Key, a.Session, c, user, spec.Lateness, spec.Late)
+		default:
+			return newWindow(ctx, out, &spec, c, user)
+		}
+	})
+}
+
+func newEvicting[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpec[K, T], c contents[T, C], user windowUser[K, C, R]) (Operator, error) {
+	codec, err := serde.For[T]()
+	if err != nil {
+		return nil, err
+	}
+	b := contents[T, []TimestampedValue[T]]{copies: true, merge: func(a, b []TimestampedValue[T]) []TimestampedValue[T] { return append(a, b...) }}
+	b.void = func(b *[]TimestampedValue[T]) bool { return len(*b) == 0 }
+	b.add = func(b *[]TimestampedValue[T], v T, ts int64, _ bool) {
+		if codec.Views() {
+			v = codec.Clone(v)
+		}
+		*b = append(*b, TimestampedValue[T]{v, ts})
+	}
+	return newWindow[K, T, []TimestampedValue[T], R](ctx, out, spec, b, buffered[K, T, C, R]{&evictUser[K, T, C, R]{windowUser: user, c: c, evictor: spec.Evictor}})
+}
+
+// TumblingWindow aggregates per key and tumbling event-time window; see AggregateWindow. f's functions are shared by all subtasks.
+func TumblingWindow[K comparable, T, A, R any](sel KeySelector[K, T], w Tumbling, f WindowFunctions[K, T, A, R]) Factory {
+	return AggregateWindow(WindowSpec[K, T]{Key: sel, Assigner: WindowAssigner[T]{EventTime: true, Sliding: Sliding{w.Size, w.Size, w.Offset}}},
+		func() WindowFunctions[K, T, A, R] { return f })
+}

@@ -1,0 +1,61 @@
+package operator
+
+import (
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+)
+
+// RollingFunctions are the user's halves of an aggregation without windows.
+type RollingFunctions[K comparable, T, A, R any] struct {
+	// Add adds a record; first says that the accumulator is new (its zero value).
+	Add    func(acc *A, v T, first bool)
+	Result func(key K, acc *A) R
+}
+
+// Rolling keeps one accumulator per key and emits its result after each record, with the record's event time. newFn makes the functions of
+// one subtask. Source: Flink KeyedStream.aggregate.
+func Rolling[K comparable, T, A, R any](sel KeySelector[K, T], newFn func() RollingFunctions[K, T, A, R]) Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		r, err := receiver[R](out)
+		if err != nil {
+			return nil, err
+		}
+		codec, err := serde.For[A]()
+		if err != nil {
+			return nil, err
+		}
+		t, err := OpenTable(ctx, "aggregate", sel.Codec, codec)
+		if err != nil {
+			return nil, err
+		}
+		return &rollingOp[K, T, A, R]{KeyedBase{Ctx: ctx}, sel, newFn(), codec, codec.Views(), r, t}, nil
+	})
+}
+
+type rollingOp[K comparable, T, A, R any] struct {
+	KeyedBase
+	sel   KeySelector[K, T]
+	f     RollingFunctions[K, T, A, R]
+	codec serde.Codec[A]
+	views bool
+	out   Receiver[R]
+	table state.Table[K, A]
+}
+
+func (o *rollingOp[K, T, A, R]) Input(int) any            { return Receiver[T](o) }
+func (o *rollingOp[K, T, A, R]) Watermark(ts int64) error { return o.out.Watermark(ts) }
+func (o *rollingOp[K, T, A, R]) Idle(idle bool) error     { return o.out.Idle(idle) }
+
+func (o *rollingOp[K, T, A, R]) Process(v T, m Meta) error {
+	o.Ctx.Enter()
+	k := o.sel.key(o.Ctx, v, m)
+	acc, found, err := o.table.Ref(k, 0)
+	if err != nil {
+		return o.Ctx.wrap(err)
+	}
+	o.f.Add(acc, v, !found)
+	if o.views {
+		*acc = o.codec.Clone(*acc)
+	}
+	return o.out.Process(o.f.Result(k.Key, acc), m)
+}

@@ -1,0 +1,402 @@
+package stream
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/thalweg/thalweg/runtime/operator"
+)
+
+// ProcessWindowFunction is a function over the records of a window, or over the one value that they were aggregated to. newFn makes one
+// instance per subtask; embed PlainWindow in functions that hold nothing to open, clear or close.
+type ProcessWindowFunction[K comparable, V, R any] = operator.ProcessWindowFunction[K, V, R]
+
+// What window functions work with.
+type (
+	WindowRuntimeContext[K comparable] = operator.WindowRuntimeContext[K]
+	WindowContext[K comparable]        = operator.WindowContext[K]
+	WindowValueState[V any]            = operator.WindowValueState[V]
+)
+
+// PlainWindow is embedded by window functions that hold nothing to open, clear or close.
+type PlainWindow[K comparable] struct{}
+
+// Open does nothing.
+func (PlainWindow[K]) Open(*WindowRuntimeContext[K]) error { return nil }
+
+// Clear does nothing.
+func (PlainWindow[K]) Clear(*WindowContext[K]) error { return nil }
+
+// Close does nothing.
+func (PlainWindow[K]) Close() error { return nil }
+
+// WindowedStream is a keyed stream in windows.
+type WindowedStream[K comparable, T any] struct {
+	s     KeyedStream[K, T]
+	name  string
+	spec  operator.WindowSpec[K, T]
+	extra string // trigger and so on, for the plan
+}
+
+// Window groups the records of each key. Event-time windows are emitted when the watermark passes their end; records that come later are
+// dropped and counted (numLateRecordsDropped), unless AllowedLateness or SideOutputLateData say otherwise.
+func (s KeyedStream[K, T]) Window(a WindowAssigner) WindowedStream[K, T] {
+	w := WindowedStream[K, T]{s: s, name: a.name}
+	w.spec.Key = s.sel
+	w.spec.Assigner = operator.WindowAssigner[T]{Kind: a.kind, EventTime: a.event, Sliding: a.sliding, Session: operator.Session[T]{Gap: a.gap}}
+	if a.err != nil {
+		s.env.mistake("%v", a.err)
+	}
+	switch gap := a.dynamic.(type) {
+	case nil:
+	case func(T) time.Duration:
+		if gap == nil {
+			s.env.mistake("a session with a dynamic gap needs a gap function")
+		}
+		w.spec.Assigner.Session.Dynamic = func(v T) int64 { return gap(v).Milliseconds() }
+	default:
+		s.env.mistake("the session's gap function is %T, the stream's records are %s", a.dynamic, typeName[T]())
+	}
+	return w
+}
+
+func typeName[T any]() string { return fmt.Sprintf("%T", *new(T)) }
+
+// CountWindow groups each size records of a key; fewer are never emitted.
+func (s KeyedStream[K, T]) CountWindow(size int64) WindowedStream[K, T] {
+	if size < 1 {
+		s.env.mistake("window size %d is not positive", size)
+		size = 1
+	}
+	w := s.Window(GlobalWindows()).Trigger(PurgingTrigger(CountTrigger[T](size)))
+	w.extra = fmt.Sprintf(" count %d", size)
+	return w
+}
+
+// CountWindowSliding emits, after each slide records of a key, the last size of them.
+func (s KeyedStream[K, T]) CountWindowSliding(size, slide int64) WindowedStream[K, T] {
+	switch {
+	case size < 1:
+		s.env.mistake("window size %d is not positive", size)
+	case slide < 1:
+		s.env.mistake("window slide %d is not positive", slide)
+	}
+	w := s.Window(GlobalWindows()).Evictor(CountEvictor[T](max(size, 1))).Trigger(CountTrigger[T](max(slide, 1)))
+	w.extra = fmt.Sprintf(" count %d slide %d", size, slide)
+	return w
+}
+
+// Trigger replaces the assigner's own trigger.
+func (w WindowedStream[K, T]) Trigger(t WindowTrigger[T]) WindowedStream[K, T] {
+	switch {
+	case t.err != nil:
+		w.s.env.mistake("%v", t.err)
+		return w
+	case t.newFn == nil:
+		w.s.env.mistake("Trigger needs a trigger")
+		return w
+	case w.spec.Assigner.Kind == operator.SessionWindows && !t.newFn().CanMerge():
+		w.s.env.mistake("sessions merge, and the trigger cannot: %T", t.newFn())
+		return w
+	}
+	w.spec.Trigger = t.newFn
+	w.extra += " with trigger"
+	return w
+}
+
+// Evictor lets an evictor choose from a window's records when it is emitted. All records are kept then, also for Reduce and Aggregate.
+func (w WindowedStream[K, T]) Evictor(e WindowEvictor[T]) WindowedStream[K, T] {
+	if e.err != nil || e.make == nil {
+		w.s.env.mistake("%v", cmp.Or(e.err, fmt.Errorf("Evictor needs an evictor")))
+		return w
+	}
+	w.spec.Evictor = e.make(e.after)
+	w.extra += " with evictor"
+	return w
+}
+
+// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again.
+func (w WindowedStream[K, T]) AllowedLateness(d time.Duration) WindowedStream[K, T] {
+	if d < 0 {
+		w.s.env.mistake("allowed lateness %v is negative", d)
+		return w
+	}
+	w.spec.Lateness = d.Milliseconds()
+	return w
+}
+
+// SideOutputLateData sends records whose windows are all gone to a side output of the window's operator, instead of dropping and counting
+// them. When nobody reads the side output they are counted.
+func (w WindowedStream[K, T]) SideOutputLateData(tag OutputTag[T]) WindowedStream[K, T] {
+	if tag.ID == "" {
+		w.s.env.mistake("SideOutputLateData: the tag has no name")
+		return w
+	}
+	w.spec.Late = operator.LateTag[T]{Tag: tag, Set: true}
+	return w
+}
+
+func windowed[K comparable, T, R any](w WindowedStream[K, T], what string, f operator.Factory) SingleOutputStreamOperator[R] {
+	return keyed[K, T, R](w.s, "window", w.name, w.spec.Assigner.String()+w.extra+" "+what, f)
+}
+
+func reducing[K comparable, T, R any](fn func(acc, v T) T) operator.WindowFunctions[K, T, T, R] {
+	return operator.WindowFunctions[K, T, T, R]{
+		Add: func(acc *T, v T, first bool) {
+			if first {
+				*acc = v
+			} else {
+				*acc = fn(*acc, v)
+			}
+		},
+		Merge: fn,
+	}
+}
+
+// itself emits a window's value as it is.
+func itself[K comparable, T any](_ K, _ operator.Window, acc *T, out *Collector[T]) error {
+	out.Collect(*acc)
+	return nil
+}
+
+// Reduce combines the records of each key and window and emits the result, with the window's last millisecond as its event time. fn is
+// associative; results of parts of a window (the slices of sliding windows, merged sessions) are combined by it, too.
+func (w WindowedStream[K, T]) Reduce(fn func(acc, v T) T) SingleOutputStreamOperator[T] {
+	return windowed[K, T, T](w, "reduce", operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, T, T] {
+		f := reducing[K, T, T](fn)
+		f.Emit = itself[K, T]
+		return f
+	}))
+}
+
+// ReduceApply is Reduce with a function that makes the result of it, the key and the window.
+func (w WindowedStream[K, T]) ReduceApply[R any](fn func(acc, v T) T, result func(key K, w TimeWindow, v T) R) SingleOutputStreamOperator[R] {
+	return windowed[K, T, R](w, "reduce", operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, T, R] {
+		f := reducing[K, T, R](fn)
+		f.Emit = func(k K, win operator.Window, acc *T, out *Collector[R]) error {
+			out.Collect(result(k, win.Times(), *acc))
+			return nil
+		}
+		return f
+	}))
+}
+
+// ReduceProcess is Reduce with a function that gets the result as the only element.
+func (w WindowedStream[K, T]) ReduceProcess[R any](fn func(acc, v T) T, newFn func() ProcessWindowFunction[K, T, R]) SingleOutputStreamOperator[R] {
+	return windowed[K, T, R](w, "reduce process", operator.AggregateProcessWindow(w.spec,
+		func() operator.WindowFunctions[K, T, T, R] { return reducing[K, T, R](fn) }, func(acc *T) T { return *acc }, newFn))
+}
+
+func aggregating[K comparable, T, A, V, R any](agg Aggregator[T, A, V]) operator.WindowFunctions[K, T, A, R] {
+	return operator.WindowFunctions[K, T, A, R]{
+		Create: agg.Create,
+		Add: func(acc *A, v T, first bool) {
+			if first {
+				*acc = agg.Create()
+			}
+			agg.Add(acc, v)
+		},
+		Merge: agg.Merge,
+	}
+}
+
+// Aggregate folds the records of each key and window into an accumulator and emits fn of its result.
+func (w WindowedStream[K, T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn func(key K, w TimeWindow, v V) R) SingleOutputStreamOperator[R] {
+	return windowed[K, T, R](w, "aggregate", operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, A, R] {
+		f := aggregating[K, T, A, V, R](agg)
+		f.Emit = func(k K, win operator.Window, acc *A, out *Collector[R]) error {
+			out.Collect(fn(k, win.Times(), agg.Result(*acc)))
+			return nil
+		}
+		return f
+	}))
+}
+
+// AggregateProcess is Aggregate with a function that gets the result as the only element.
+func (w WindowedStream[K, T]) AggregateProcess[A, V, R any](agg Aggregator[T, A, V], newFn func() ProcessWindowFunction[K, V, R]) SingleOutputStreamOperator[R] {
+	return windowed[K, T, R](w, "aggregate process", operator.AggregateProcessWindow(w.spec,
+		func() operator.WindowFunctions[K, T, A, R] { return aggregating[K, T, A, V, R](agg) },
+		func(acc *A) V { return agg.Result(*acc) }, newFn))
+}
+
+// Process keeps the records of each key and window and gives them to a function when the window is emitted. Sliding windows share their
+// records: those of a window come in the order of its slices, and of their arrival in a slice.
+func (w WindowedStream[K, T]) Process[R any](newFn func() ProcessWindowFunction[K, T, R]) SingleOutputStreamOperator[R] {
+	return windowed[K, T, R](w, "process", operator.ProcessWindow(w.spec, newFn))
+}
+
+// Apply is Process with a function without state.
+func (w WindowedStream[K, T]) Apply[R any](fn func(key K, w TimeWindow, elements iter.Seq[T], out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	return windowed[K, T, R](w, "apply", operator.ProcessWindow(w.spec, func() ProcessWindowFunction[K, T, R] { return applied[K, T, R]{fn: fn} }))
+}
+
+type applied[K comparable, T, R any] struct {
+	PlainWindow[K]
+	fn func(K, TimeWindow, iter.Seq[T], *Collector[R]) error
+}
+
+func (a applied[K, T, R]) Process(ctx *WindowContext[K], elements iter.Seq[T], out *Collector[R]) error {
+	return a.fn(ctx.Key(), ctx.Window(), elements, out)
+}
+
+// combined emits the one record that those of a window are combined to.
+func combined[K comparable, T any](w WindowedStream[K, T], what string, newFn func() combiner[T]) SingleOutputStreamOperator[T] {
+	return windowed[K, T, T](w, what, operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, T, T] {
+		c := newFn()
+		return operator.WindowFunctions[K, T, T, T]{Add: c.add, Merge: c.merge, Emit: itself[K, T]}
+	}))
+}
+
+// Sum emits the first record of each key and window with the sum of a field of all of them: Sum(func(o *Order) *int64 { return &o.Cents }).
+func (w WindowedStream[K, T]) Sum[N Number](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return combined(w, "sum", summing(field))
+}
+
+// Min emits the first record of each key and window with the least value of a field of all of them; MinBy emits the record that has it.
+func (w WindowedStream[K, T]) Min[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return combined(w, "min", extremes(field, -1))
+}
+
+// Max is Min with the greatest value.
+func (w WindowedStream[K, T]) Max[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return combined(w, "max", extremes(field, 1))
+}
+
+// MinBy emits the record of each key and window with the least of, the first one of several.
+func (w WindowedStream[K, T]) MinBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	return combined(w, "minBy", extremeRecord(of, -1))
+}
+
+// MaxBy is MinBy with the greatest.
+func (w WindowedStream[K, T]) MaxBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	return combined(w, "maxBy", extremeRecord(of, 1))
+}
+
+// Count counts the records of each key and window.
+func (w WindowedStream[K, T]) Count[R any](fn func(key K, w TimeWindow, n int64) R) SingleOutputStreamOperator[R] {
+	return w.Aggregate(Count[T](), fn)
+}
+
+// Average is the mean of a number of the records of each key and window.
+func (w WindowedStream[K, T]) Average[N Number, R any](of func(T) N, fn func(key K, w TimeWindow, mean float64) R) SingleOutputStreamOperator[R] {
+	return w.Aggregate(Average(of), fn)
+}
+
+// AllKey is the key of windows over streams without keys: there is one.
+type AllKey uint8
+
+// ProcessAllWindowFunction is a ProcessWindowFunction over a stream without keys.
+type ProcessAllWindowFunction[V, R any] = ProcessWindowFunction[AllKey, V, R]
+
+// AllWindowedStream is a stream without keys in windows. Its operator has parallelism 1.
+type AllWindowedStream[T any] struct{ w WindowedStream[AllKey, T] }
+
+// WindowAll groups all records of the stream. The operator has parallelism 1: all records go through one subtask.
+func (s DataStream[T]) WindowAll(a WindowAssigner) AllWindowedStream[T] {
+	return AllWindowedStream[T]{s.KeyBy(func(T) AllKey { return 0 }).Window(a)}
+}
+
+// CountWindowAll groups each size records; fewer are never emitted.
+func (s DataStream[T]) CountWindowAll(size int64) AllWindowedStream[T] {
+	return AllWindowedStream[T]{s.KeyBy(func(T) AllKey { return 0 }).CountWindow(size)}
+}
+
+// CountWindowAllSliding emits, after each slide records, the last size of them.
+func (s DataStream[T]) CountWindowAllSliding(size, slide int64) AllWindowedStream[T] {
+	return AllWindowedStream[T]{s.KeyBy(func(T) AllKey { return 0 }).CountWindowSliding(size, slide)}
+}
+
+// one gives an operator parallelism 1, for good.
+func one[R any](s SingleOutputStreamOperator[R]) SingleOutputStreamOperator[R] {
+	s.node.Parallelism, s.node.MaxParallelism = 1, 1
+	return s
+}
+
+// Trigger replaces the assigner's own trigger.
+func (w AllWindowedStream[T]) Trigger(t WindowTrigger[T]) AllWindowedStream[T] {
+	return AllWindowedStream[T]{w.w.Trigger(t)}
+}
+
+// Evictor lets an evictor choose from a window's records when it is emitted.
+func (w AllWindowedStream[T]) Evictor(e WindowEvictor[T]) AllWindowedStream[T] {
+	return AllWindowedStream[T]{w.w.Evictor(e)}
+}
+
+// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again.
+func (w AllWindowedStream[T]) AllowedLateness(d time.Duration) AllWindowedStream[T] {
+	return AllWindowedStream[T]{w.w.AllowedLateness(d)}
+}
+
+// SideOutputLateData sends records whose windows are all gone to a side output.
+func (w AllWindowedStream[T]) SideOutputLateData(tag OutputTag[T]) AllWindowedStream[T] {
+	return AllWindowedStream[T]{w.w.SideOutputLateData(tag)}
+}
+
+// Reduce combines the records of each window.
+func (w AllWindowedStream[T]) Reduce(fn func(acc, v T) T) SingleOutputStreamOperator[T] {
+	return one(w.w.Reduce(fn))
+}
+
+// ReduceProcess is Reduce with a function that gets the result as the only element.
+func (w AllWindowedStream[T]) ReduceProcess[R any](fn func(acc, v T) T, newFn func() ProcessAllWindowFunction[T, R]) SingleOutputStreamOperator[R] {
+	return one(w.w.ReduceProcess(fn, newFn))
+}
+
+// Aggregate folds the records of each window into an accumulator and emits fn of its result.
+func (w AllWindowedStream[T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn func(w TimeWindow, v V) R) SingleOutputStreamOperator[R] {
+	return one(w.w.Aggregate(agg, func(_ AllKey, win TimeWindow, v V) R { return fn(win, v) }))
+}
+
+// AggregateProcess is Aggregate with a function that gets the result as the only element.
+func (w AllWindowedStream[T]) AggregateProcess[A, V, R any](agg Aggregator[T, A, V], newFn func() ProcessAllWindowFunction[V, R]) SingleOutputStreamOperator[R] {
+	return one(w.w.AggregateProcess(agg, newFn))
+}
+
+// Process keeps the records of each window and gives them to a function when the window is emitted.
+func (w AllWindowedStream[T]) Process[R any](newFn func() ProcessAllWindowFunction[T, R]) SingleOutputStreamOperator[R] {
+	return one(w.w.Process(newFn))
+}
+
+// Apply is Process with a function without state.
+func (w AllWindowedStream[T]) Apply[R any](fn func(w TimeWindow, elements iter.Seq[T], out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	return one(w.w.Apply(func(_ AllKey, win TimeWindow, elements iter.Seq[T], out *Collector[R]) error {
+		return fn(win, elements, out)
+	}))
+}
+
+// Sum emits the first record of each window with the sum of a field of all of them.
+func (w AllWindowedStream[T]) Sum[N Number](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return one(w.w.Sum(field))
+}
+
+// Min emits the first record of each window with the least value of a field of all of them.
+func (w AllWindowedStream[T]) Min[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return one(w.w.Min(field))
+}
+
+// Max is Min with the greatest value.
+func (w AllWindowedStream[T]) Max[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	return one(w.w.Max(field))
+}
+
+// MinBy emits the record of each window with the least of, the first one of several.
+func (w AllWindowedStream[T]) MinBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	return one(w.w.MinBy(of))
+}
+
+// MaxBy is MinBy with the greatest.
+func (w AllWindowedStream[T]) MaxBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	return one(w.w.MaxBy(of))
+}
+
+// Count counts the records of each window.
+func (w AllWindowedStream[T]) Count[R any](fn func(w TimeWindow, n int64) R) SingleOutputStreamOperator[R] {
+	return w.Aggregate(Count[T](), fn)
+}
+
+// Average is the mean of a number of the records of each window.
+func (w AllWindowedStream[T]) Average[N Number, R any](of func(T) N, fn func(w TimeWindow, mean float64) R) SingleOutputStreamOperator[R] {
+	return w.Aggregate(Average(of), fn)
+}

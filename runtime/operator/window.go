@@ -100,14 +100,7 @@ func (s Sliding) endAfter(ts int64) int64 {
 	return Tumbling{s.Slide, s.Offset%s.Slide + s.Size%s.Slide}.Start(ts) + s.Slide
 }
 
-// plus and minus are sums with a duration that is not negative, which stop at the ends of the range.
-func plus(ts, d int64) int64 {
-	if ts > math.MaxInt64-d {
-		return math.MaxInt64
-	}
-	return ts + d
-}
-
+// minus subtracts a duration that is not negative and stops at the end of the range.
 func minus(ts, d int64) int64 {
 	if ts < math.MinInt64+d {
 		return math.MinInt64

@@ -158,9 +158,26 @@ type perWindow[K comparable, V any] struct {
 	ns  *state.Namespace
 }
 
-func (p *perWindow[K, V]) get() (V, bool, error) { return p.t.Get(*p.cur, *p.ns) }
-func (p *perWindow[K, V]) put(v V) error         { return p.t.Put(*p.cur, *p.ns, v) }
-func (p *perWindow[K, V]) clear() error          { return p.t.Delete(*p.cur, *p.ns) }
+func (p *perWindow[K, V]) get() (v V, found bool, err error) {
+	if p.cur.Group == noKey {
+		return v, false, errNoKey
+	}
+	return p.t.Get(*p.cur, *p.ns)
+}
+
+func (p *perWindow[K, V]) put(v V) error {
+	if p.cur.Group == noKey {
+		return errNoKey
+	}
+	return p.t.Put(*p.cur, *p.ns, v)
+}
+
+func (p *perWindow[K, V]) clear() error {
+	if p.cur.Group == noKey {
+		return errNoKey
+	}
+	return p.t.Delete(*p.cur, *p.ns)
+}
 
 // windowState is the current key and window of a window function, with the tables of its per-window state.
 type windowState[K comparable] struct {
@@ -200,6 +217,7 @@ func (u *processUser[K, V, C, R]) open(e *windowEnv[K, R]) error {
 	u.ws.codec, u.ws.merging = e.codec, e.merging
 	u.wc.ProcessContext = ProcessContext{&e.c.emission, MinWatermark}
 	u.wc.cur = &u.ws.cur
+	u.ws.cur.Group = noKey
 	e.ctx.Enter()
 	return e.ctx.wrap(u.fn.Open(&WindowRuntimeContext[K]{RuntimeContext[K]{TaskContext: TaskContext{e.ctx}, cur: &u.ws.cur, key: e.codec}, &u.ws}))
 }

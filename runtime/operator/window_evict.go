@@ -109,9 +109,9 @@ func (u *evictUser[K, T, C, R]) fireBuffer(k state.Key[K], w Window, buffer *[]T
 	return true, nil
 }
 
-// buffered is an evictUser over its buffer.
-type buffered[K comparable, T, C, R any] struct{ *evictUser[K, T, C, R] }
+// evictBuffer is an evictUser over its buffer.
+type evictBuffer[K comparable, T, C, R any] struct{ *evictUser[K, T, C, R] }
 
-func (b buffered[K, T, C, R]) fire(k state.Key[K], w Window, c *[]TimestampedValue[T]) (bool, error) {
+func (b evictBuffer[K, T, C, R]) fire(k state.Key[K], w Window, c *[]TimestampedValue[T]) (bool, error) {
 	return b.fireBuffer(k, w, c)
 }

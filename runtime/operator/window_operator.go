@@ -753,7 +753,7 @@ func newEvicting[K comparable, T, C, R any](ctx *Context, out any, spec *WindowS
 		}
 		*b = append(*b, TimestampedValue[T]{v, ts})
 	}
-	return newWindow[K, T, []TimestampedValue[T], R](ctx, out, spec, b, buffered[K, T, C, R]{&evictUser[K, T, C, R]{windowUser: user, c: c, evictor: spec.Evictor}})
+	return newWindow[K, T, []TimestampedValue[T], R](ctx, out, spec, b, evictBuffer[K, T, C, R]{&evictUser[K, T, C, R]{windowUser: user, c: c, evictor: spec.Evictor}})
 }
 
 // TumblingWindow aggregates per key and tumbling event-time window; see AggregateWindow. f's functions are shared by all subtasks.

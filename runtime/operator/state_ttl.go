@@ -3,10 +3,8 @@ package operator
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
-	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -184,100 +182,3 @@ func (k *timedValue[K, V]) clear() error {
 }
 
 func (k *timedValue[K, V]) table() any { return tableKeys[K, state.Timed[V]]{k.t} }
-
-// liveElements is a list without what has expired: the list itself, or another one.
-func liveElements[V any](t *ttl, l []state.Timed[V], now int64) []state.Timed[V] {
-	n := 0
-	for i := range l {
-		if !t.expired(l[i].At, now) {
-			n++
-		}
-	}
-	if n == len(l) {
-		return l
-	}
-	left := make([]state.Timed[V], 0, n)
-	for _, e := range l {
-		if !t.expired(e.At, now) {
-			left = append(left, e)
-		}
-	}
-	return left
-}
-
-// timedListState is a list whose elements expire.
-type timedListState[K comparable, V any] struct {
-	t    state.Table[K, []state.Timed[V]]
-	cur  *state.Key[K]
-	elem serde.Codec[V]
-	ttl  *ttl
-}
-
-func (k *timedListState[K, V]) get() ([]V, error) {
-	now, err := k.ttl.access(k.cur.Group)
-	if err != nil {
-		return nil, err
-	}
-	l, found, err := k.t.Get(*k.cur, 0)
-	if err != nil || !found {
-		return nil, err
-	}
-	live := liveElements(k.ttl, l, now)
-	shown := live
-	if k.ttl.Visibility == ReturnExpiredIfNotCleanedUp {
-		shown = l
-	}
-	out := make([]V, len(shown))
-	for i := range shown {
-		out[i] = shown[i].V
-	}
-	switch {
-	case len(live) == 0:
-		return out, k.t.Delete(*k.cur, 0)
-	case k.ttl.UpdateType == OnReadAndWrite:
-		live = slices.Clone(live)
-		for i := range live {
-			live[i].At = now
-		}
-	case len(live) == len(l) || k.ttl.Visibility == ReturnExpiredIfNotCleanedUp:
-		return out, nil
-	}
-	return out, k.t.Put(*k.cur, 0, live)
-}
-
-func (k *timedListState[K, V]) add(v V) error {
-	now, err := k.ttl.access(k.cur.Group)
-	if err != nil {
-		return err
-	}
-	p, _, err := k.t.Ref(*k.cur, 0)
-	if err != nil {
-		return err
-	}
-	for k.ttl.Visibility == NeverReturnExpired && len(*p) > 0 && k.ttl.expired((*p)[0].At, now) { // the oldest stand first
-		*p = (*p)[1:]
-	}
-	*p = append(*p, state.Timed[V]{At: now, V: k.elem.Clone(v)})
-	return nil
-}
-
-func (k *timedListState[K, V]) put(vs []V) error {
-	now, err := k.ttl.access(k.cur.Group)
-	if err != nil {
-		return err
-	}
-	l := make([]state.Timed[V], len(vs))
-	for i, v := range vs {
-		l[i] = state.Timed[V]{At: now, V: v}
-	}
-	return k.t.Put(*k.cur, 0, l)
-}
-
-func (k *timedListState[K, V]) clear() error {
-	if k.cur.Group == noKey {
-		return errNoKey
-	}
-	return k.t.Delete(*k.cur, 0)
-}
-
-func (k *timedListState[K, V]) table() any { return tableKeys[K, []state.Timed[V]]{k.t} }

@@ -1,0 +1,214 @@
+package operator
+
+import (
+	"slices"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+)
+
+// ListState is a list: of the current key when a RuntimeContext opened it, of the subtask when a TaskContext did. Source: Flink ListState.
+type ListState[V any] struct{ s listAccess[V] }
+
+type listAccess[V any] interface {
+	get() ([]V, error)
+	add(v V) error
+	put(vs []V) error
+	clear() error
+	table() any
+}
+
+// Get returns the elements in the order in which they were added; the slice is not to be changed, and valid until the list changes.
+func (s ListState[V]) Get() ([]V, error) { return s.s.get() }
+
+// Add appends v.
+func (s ListState[V]) Add(v V) error { return s.s.add(v) }
+
+// AddAll appends vs in their order.
+func (s ListState[V]) AddAll(vs []V) error {
+	for _, v := range vs {
+		if err := s.s.add(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Update replaces the list.
+func (s ListState[V]) Update(vs []V) error {
+	if len(vs) == 0 {
+		return s.s.clear()
+	}
+	return s.s.put(vs)
+}
+
+// Clear removes every element.
+func (s ListState[V]) Clear() error { return s.s.clear() }
+
+func (s ListState[V]) table() any { return s.s.table() }
+
+// ListState opens the list state of this name. A list is read and written as a whole when it is not in the cache: use MapState for lists
+// of many elements.
+func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (ListState[V], error) {
+	elem, err := codecFor[V](r.ctx, name, "element")
+	if err != nil {
+		return ListState[V]{}, err
+	}
+	ttl, err := r.options(name, "ListState["+typeName[V]()+"]", opts)
+	if err != nil {
+		return ListState[V]{}, err
+	}
+	if ttl == nil {
+		t, err := openTable(r.ctx, state.TableDesc[K, []V]{Name: name, Key: r.key, Value: state.ListCodec(elem), Adapt: state.AdaptList(state.Adapt(elem))})
+		return ListState[V]{&keyedList[K, V]{t, r.cur, elem}}, err
+	}
+	t, err := openTable(r.ctx, state.TableDesc[K, []state.Timed[V]]{Name: name, Key: r.key, Value: state.ListCodec(state.TimedCodec(elem)),
+		Adapt: state.AdaptList(state.AdaptTimed(elem)),
+		TTL: &state.TTL[[]state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(l []state.Timed[V], now int64) ([]state.Timed[V], bool, bool) {
+			left := liveElements(ttl, l, now)
+			return left, len(left) > 0, len(left) < len(l)
+		}}})
+	if err != nil {
+		return ListState[V]{}, err
+	}
+	ttl.sweep(t)
+	return ListState[V]{&timedListState[K, V]{t: t, cur: r.cur, elem: elem, ttl: ttl}}, nil
+}
+
+type keyedList[K comparable, V any] struct {
+	t    state.Table[K, []V]
+	cur  *state.Key[K]
+	elem serde.Codec[V]
+}
+
+func (k *keyedList[K, V]) get() ([]V, error) {
+	if k.cur.Group == noKey {
+		return nil, errNoKey
+	}
+	l, _, err := k.t.Get(*k.cur, 0)
+	return slices.Clip(l), err
+}
+
+func (k *keyedList[K, V]) add(v V) error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	p, _, err := k.t.Ref(*k.cur, 0)
+	if err == nil {
+		*p = append(*p, k.elem.Clone(v))
+	}
+	return err
+}
+
+func (k *keyedList[K, V]) put(vs []V) error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Put(*k.cur, 0, vs)
+}
+
+func (k *keyedList[K, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Delete(*k.cur, 0)
+}
+
+func (k *keyedList[K, V]) table() any { return tableKeys[K, []V]{k.t} }
+
+// liveElements is a list without what has expired: the list itself, or another one.
+func liveElements[V any](t *ttl, l []state.Timed[V], now int64) []state.Timed[V] {
+	n := 0
+	for i := range l {
+		if !t.expired(l[i].At, now) {
+			n++
+		}
+	}
+	if n == len(l) {
+		return l
+	}
+	left := make([]state.Timed[V], 0, n)
+	for _, e := range l {
+		if !t.expired(e.At, now) {
+			left = append(left, e)
+		}
+	}
+	return left
+}
+
+// timedListState is a list whose elements expire.
+type timedListState[K comparable, V any] struct {
+	t    state.Table[K, []state.Timed[V]]
+	cur  *state.Key[K]
+	elem serde.Codec[V]
+	ttl  *ttl
+}
+
+func (k *timedListState[K, V]) get() ([]V, error) {
+	now, err := k.ttl.access(k.cur.Group)
+	if err != nil {
+		return nil, err
+	}
+	l, found, err := k.t.Get(*k.cur, 0)
+	if err != nil || !found {
+		return nil, err
+	}
+	live := liveElements(k.ttl, l, now)
+	shown := live
+	if k.ttl.Visibility == ReturnExpiredIfNotCleanedUp {
+		shown = l
+	}
+	out := make([]V, len(shown))
+	for i := range shown {
+		out[i] = shown[i].V
+	}
+	switch {
+	case len(live) == 0:
+		return out, k.t.Delete(*k.cur, 0)
+	case k.ttl.UpdateType == OnReadAndWrite:
+		live = slices.Clone(live)
+		for i := range live {
+			live[i].At = now
+		}
+	case len(live) == len(l) || k.ttl.Visibility == ReturnExpiredIfNotCleanedUp:
+		return out, nil
+	}
+	return out, k.t.Put(*k.cur, 0, live)
+}
+
+func (k *timedListState[K, V]) add(v V) error {
+	now, err := k.ttl.access(k.cur.Group)
+	if err != nil {
+		return err
+	}
+	p, _, err := k.t.Ref(*k.cur, 0)
+	if err != nil {
+		return err
+	}
+	for k.ttl.Visibility == NeverReturnExpired && len(*p) > 0 && k.ttl.expired((*p)[0].At, now) { // the oldest stand first
+		*p = (*p)[1:]
+	}
+	*p = append(*p, state.Timed[V]{At: now, V: k.elem.Clone(v)})
+	return nil
+}
+
+func (k *timedListState[K, V]) put(vs []V) error {
+	now, err := k.ttl.access(k.cur.Group)
+	if err != nil {
+		return err
+	}
+	l := make([]state.Timed[V], len(vs))
+	for i, v := range vs {
+		l[i] = state.Timed[V]{At: now, V: v}
+	}
+	return k.t.Put(*k.cur, 0, l)
+}
+
+func (k *timedListState[K, V]) clear() error {
+	if k.cur.Group == noKey {
+		return errNoKey
+	}
+	return k.t.Delete(*k.cur, 0)
+}
+
+func (k *timedListState[K, V]) table() any { return tableKeys[K, []state.Timed[V]]{k.t} }

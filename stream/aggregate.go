@@ -11,7 +11,8 @@ type Aggregator[T, A, V any] interface {
 	Create() A
 	Add(acc *A, v T)
 	Result(acc A) V
-	// Merge returns the accumulator of the records of both.
+	// Merge returns the accumulator of the records of both; it may change and reuse a, but not b. Windows that merge and slices of sliding
+	// windows are combined by it.
 	Merge(a, b A) A
 }
 

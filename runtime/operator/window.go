@@ -159,7 +159,7 @@ func (c *windowClock) list(r state.Range) metadata.ListState {
 		from, ts := g, c.at(uint16(g))
 		for g++; g < r.End && c.at(uint16(g)) == ts; g++ {
 		}
-		if ts != MinWatermark {
+		if ts != MinWatermark && ts != MaxWatermark { // a job that was drained may go on with more input
 			b := binary.LittleEndian.AppendUint32(nil, uint32(from))
 			b = binary.LittleEndian.AppendUint32(b, uint32(g))
 			l.Items = append(l.Items, binary.LittleEndian.AppendUint64(b, uint64(ts)))

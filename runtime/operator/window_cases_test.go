@@ -127,6 +127,24 @@ func TestLatenessWithoutEnd(t *testing.T) {
 	}
 }
 
+// A job that was drained has seen the end of time; with more input it goes on.
+func TestWindowsAfterTheEnd(t *testing.T) {
+	for name, a := range map[string]WindowAssigner[reading]{"tumbling": tumbling(10, 0), "session": sessionsOf(10)} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness[reading, string](t, caseFactory(t, a, 0, nil), "hashmap", 1, sensorHash(t))
+			defer h.close()
+			h.process(reading{"s", 1}, 0)
+			h.watermark(MaxWatermark)
+			h.restart(2, true)
+			h.process(reading{"s", 2}, 20)
+			h.watermark(MaxWatermark)
+			if got := h.take(); !slices.Equal(got, []string{"s{20 30} 2 1"}) {
+				t.Fatalf("got %q", got)
+			}
+		})
+	}
+}
+
 // spending is a trigger of a user: it fires and purges when the sum since the last firing reaches a limit, or when no record came for a
 // while in processing time. It remembers who spent last.
 type spending struct {
@@ -301,6 +319,7 @@ var windowBenchmarks = map[string]WindowAssigner[event]{
 	"sliding-5":  {EventTime: true, Sliding: Sliding{10_000, 2000, 0}},
 	"sliding-60": {EventTime: true, Sliding: Sliding{60_000, 1000, 0}},
 	"session":    {EventTime: true, Kind: SessionWindows, Session: Session[event]{Gap: 1000}},
+	"processing": {Sliding: Sliding{1000, 1000, 0}},
 }
 
 type event struct{ Key, Value int64 }
@@ -316,6 +335,7 @@ type windowBench struct {
 }
 
 func newWindowBench(t testing.TB, a WindowAssigner[event], backend string) *windowBench {
+	t.Helper()
 	sel := KeySelector[int64, event]{Fn: func(e event) int64 { return e.Key }, Codec: codecOf[int64](t)}
 	f := AggregateWindow(WindowSpec[int64, event]{Key: sel, Assigner: a}, func() WindowFunctions[int64, event, int64, int64] {
 		return WindowFunctions[int64, event, int64, int64]{
@@ -346,6 +366,7 @@ func (b *windowBench) step() {
 	k := n*7919%500 + n/20_000%2*500
 	ts := n / 10
 	if n%1000 == 0 {
+		b.h.advance(ts)
 		if err := b.in.Watermark(ts - 200); err != nil {
 			b.t.Fatal(err)
 		}
@@ -358,7 +379,7 @@ func (b *windowBench) step() {
 
 // BenchmarkWindows is records into windows, with the firing of them, without an exchange.
 func BenchmarkWindows(b *testing.B) {
-	for _, name := range []string{"tumbling", "sliding-5", "sliding-60", "session"} {
+	for _, name := range []string{"tumbling", "sliding-5", "sliding-60", "session", "processing"} {
 		for _, backend := range backends {
 			b.Run(name+"/"+backend, func(b *testing.B) {
 				w := newWindowBench(b, windowBenchmarks[name], backend)

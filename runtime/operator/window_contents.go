@@ -22,10 +22,11 @@ type WindowFunctions[K comparable, T, A, R any] struct {
 
 // contents is what a window holds: C is an accumulator or a buffer of records. One instance serves one subtask.
 type contents[T, C any] struct {
-	add   func(c *C, v T, ts int64, first bool)
-	merge func(a, b C) C  // may change and reuse a
-	empty func() C        // the contents of no records; nil when there are no results for none
-	void  func(c *C) bool // an evictor left nothing; nil when there is none
+	fold  func(c *C, v T, first bool)           // adds a record; nil when add does
+	add   func(c *C, v T, ts int64, first bool) // adds a record with its time
+	merge func(a, b C) C                        // may change and reuse a
+	empty func() C                              // the contents of no records; nil when there are no results for none
+	void  func(c *C) bool                       // an evictor left nothing; nil when there is none
 	// copies says that add copies what it keeps of a record, whose strings may be views of an exchange's buffer.
 	copies bool
 	codec  serde.Codec[C]
@@ -45,7 +46,11 @@ func (c *contents[T, C]) init() (err error) {
 
 // put adds a record to a window's contents in state.
 func (c *contents[T, C]) put(p *C, v T, ts int64, first bool) {
-	c.add(p, v, ts, first)
+	if c.fold != nil {
+		c.fold(p, v, first)
+	} else {
+		c.add(p, v, ts, first)
+	}
 	if c.views {
 		*p = c.codec.Clone(*p) // else each would keep a whole exchange buffer alive
 	}

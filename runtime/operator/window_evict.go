@@ -97,7 +97,11 @@ func (u *evictUser[K, T, C, R]) fireBuffer(k state.Key[K], w Window, buffer *[]T
 		c = u.c.empty()
 	}
 	for i := range kept {
-		u.c.add(&c, kept[i].Value, kept[i].Timestamp, i == 0)
+		if u.c.fold != nil {
+			u.c.fold(&c, kept[i].Value, i == 0)
+		} else {
+			u.c.add(&c, kept[i].Value, kept[i].Timestamp, i == 0)
+		}
 	}
 	if len(kept) > 0 || u.c.empty != nil {
 		if _, err := u.windowUser.fire(k, w, &c); err != nil {

@@ -303,8 +303,8 @@ func (o *slicedOp[K, T, C, R]) done(k state.Key[K], w Window, late int64) bool {
 	return o.clock.floors != nil && plus(w.End-1, late) <= o.clock.floors[int(k.Group)-o.clock.first]
 }
 
-// gatherLimit is about how many keys are gathered at a time.
-const gatherLimit = 1 << 20
+// gatherLimit is about how many keys are gathered at a time; tests lower it.
+var gatherLimit = 1 << 20
 
 // collect calls fn for each key of a window with its contents, outside of the table: fn may use state. Windows of very many keys are
 // gathered in several passes, which bounds the memory that they need.

@@ -335,7 +335,7 @@ func (o *asyncOp[T, R]) Snapshot(Barrier) (Snapshot, error) {
 	for _, e := range all {
 		l.Items = append(l.Items, o.codec.Append(binary.BigEndian.AppendUint64(nil, uint64(e.m.TS)), e.v))
 	}
-	return Snapshot{Lists: []metadata.ListState{l}}, nil
+	return Snapshot{Lists: append([]metadata.ListState{l}, o.ctx.snapshotLists()...)}, nil
 }
 
 func (o *asyncOp[T, R]) Close() error {

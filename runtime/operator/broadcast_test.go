@@ -2,6 +2,7 @@ package operator
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -606,5 +607,40 @@ func TestTimerSemantics(t *testing.T) {
 		h.watermark(1000)
 		expect("a 200 true at 200 true wm 1000 now 95", "b 300 true at 300 true wm 1000 now 95")
 		h.close()
+	}
+}
+
+// asyncWithList opens operator state in a function whose operator has lists of its own.
+type asyncWithList struct{}
+
+func (asyncWithList) Open(rt *TaskContext) error {
+	l, err := rt.ListState[string]("x")
+	if err != nil {
+		return err
+	}
+	return l.Add("kept")
+}
+
+func (asyncWithList) Invoke(context.Context, int64) ([]string, error) { return nil, nil }
+func (asyncWithList) Close() error                                    { return nil }
+
+func TestAsyncFunctionKeepsOperatorState(t *testing.T) {
+	ctx := &Context{Services: &services{}, Name: "op", Parallelism: 1, MaxParallelism: 128, Mark: &Marker{}, Metrics: noMetrics{}}
+	op, err := AsyncWait(func() AsyncFunction[int64, string] { return asyncWithList{} }, AsyncOptions[string]{Timeout: time.Minute, Capacity: 1}).New(ctx, Receiver[string](&sink[string]{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := op.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := op.Snapshot(Barrier{ID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(s.Lists, func(l metadata.ListState) bool { return l.Name == "user-x" && len(l.Items) == 1 }) {
+		t.Fatalf("lists %+v", s.Lists)
+	}
+	if err := op.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

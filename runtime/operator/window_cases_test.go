@@ -168,7 +168,7 @@ func (s *spending) Open(rt *TriggerRuntime) (err error) {
 
 func (s *spending) OnElement(v reading, _ int64, _ Window, ctx *TriggerContext) (TriggerResult, error) {
 	if last, found, err := s.last.Value(); err != nil || found && last != v.Sensor {
-		return Continue, fmt.Errorf("last %q, now %q: %v", last, v.Sensor, err)
+		return Continue, fmt.Errorf("last %q, now %q: %w", last, v.Sensor, err)
 	}
 	if err := s.last.Update(v.Sensor); err != nil {
 		return Continue, err

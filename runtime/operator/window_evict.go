@@ -54,7 +54,7 @@ func NewTimeEvictor[T any](size int64, after bool) Evictor[T] {
 		if len(v) == 0 || v[0].Timestamp == NoTimestamp {
 			return v
 		}
-		latest := int64(NoTimestamp)
+		latest := NoTimestamp
 		for i := range v {
 			latest = max(latest, v[i].Timestamp)
 		}

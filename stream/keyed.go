@@ -31,7 +31,7 @@ func keyed[K comparable, T, R any](s KeyedStream[K, T], kind, name, detail strin
 }
 
 // Reduce keeps one value per key, fn of it and each record, and emits it after each record.
-func (s KeyedStream[K, T]) Reduce(fn func(acc, v T) T) SingleOutputStreamOperator[T] {
+func (s KeyedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamOperator[T] {
 	return keyed[K, T, T](s, "reduce", "Keyed Reduce", "", operator.Reduce(s.sel, fn))
 }
 

@@ -162,8 +162,9 @@ func itself[K comparable, T any](_ K, _ operator.Window, acc *T, out *Collector[
 }
 
 // Reduce combines the records of each key and window and emits the result, with the window's last millisecond as its event time. fn is
-// associative; results of parts of a window (the slices of sliding windows, merged sessions) are combined by it, too.
-func (w WindowedStream[K, T]) Reduce(fn func(acc, v T) T) SingleOutputStreamOperator[T] {
+// associative; results of parts of a window (the slices of sliding windows, merged sessions) are combined by it, too. (A method with a type
+// parameter is compiled only where it is called, one without it for each type of stream.)
+func (w WindowedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamOperator[T] {
 	return windowed[K, T, T](w, "reduce", operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, T, T] {
 		f := reducing[K, T, T](fn)
 		f.Emit = itself[K, T]
@@ -335,7 +336,7 @@ func (w AllWindowedStream[T]) SideOutputLateData(tag OutputTag[T]) AllWindowedSt
 }
 
 // Reduce combines the records of each window.
-func (w AllWindowedStream[T]) Reduce(fn func(acc, v T) T) SingleOutputStreamOperator[T] {
+func (w AllWindowedStream[T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamOperator[T] {
 	return one(w.w.Reduce(fn))
 }
 

@@ -128,6 +128,9 @@ func (e *LostTransactionError) Error() string {
 		"or accept the loss with kafka.AcceptLostTransactions(); and raise kafka.TransactionTimeout (and the brokers' transaction.max.timeout.ms)", e.detail, e.prefix)
 }
 
+// Fatal says that no restart heals it: each would find the same transaction aborted.
+func (e *LostTransactionError) Fatal() bool { return true }
+
 func lostError(c *committable, prefix string) *LostTransactionError {
 	e := &LostTransactionError{TransactionalID: c.id, detail: c.describe(), prefix: prefix}
 	for _, s := range c.spans {

@@ -196,9 +196,15 @@ func recreatedError(tp TopicPartition, old, now [16]byte, wanted int64) error {
 	if wanted >= 0 {
 		at = fmt.Sprintf(" (next offset %d)", wanted)
 	}
-	return fmt.Errorf("kafka: topic %q was deleted and created again since it was last read: partition %d%s belongs to topic id %x, the topic now has id %x: "+
-		"start without the old state, or set kafka.OnOffsetOutOfRange(kafka.Earliest) or (kafka.Latest) to go on in the new topic", tp.Topic, tp.Partition, at, old, now)
+	return lastingError{fmt.Errorf("kafka: topic %q was deleted and created again since it was last read: partition %d%s belongs to topic id %x, the topic now has id %x: "+
+		"start without the old state, or set kafka.OnOffsetOutOfRange(kafka.Earliest) or (kafka.Latest) to go on in the new topic", tp.Topic, tp.Partition, at, old, now)}
 }
+
+// lastingError is one that no restart of the job heals.
+type lastingError struct{ error }
+
+func (e lastingError) Unwrap() error { return e.error }
+func (e lastingError) Fatal() bool   { return true }
 
 // resolveSplits turns positions into offsets.
 func resolveSplits(ctx context.Context, cfg *sourceConfig, adm *kadm.Client, parts []enumerator.Partition, initial bool) ([]split, error) {

@@ -151,6 +151,12 @@ type JobOverview struct {
 	EndTime   int64          `json:"end-time"`
 	Duration  int64          `json:"duration"`
 	Tasks     map[string]int `json:"tasks"`
+	Problem   string         `json:"problem,omitempty"` // why it waits for containers; Jobs leaves it empty, AddProblem fills it in
+}
+
+// Runs reports whether the job is RUNNING with all its tasks.
+func (j *JobOverview) Runs() bool {
+	return j.State == "RUNNING" && j.Tasks["running"]+j.Tasks["finished"] >= j.Tasks["total"]
 }
 
 // Jobs lists the jobs.
@@ -159,6 +165,16 @@ func (r *REST) Jobs(ctx context.Context) ([]JobOverview, error) {
 		Jobs []JobOverview `json:"jobs"`
 	}
 	return o.Jobs, r.do(ctx, http.MethodGet, "/jobs/overview", nil, &o)
+}
+
+// AddProblem asks why a job that has not ended does not run fully. What cannot be learned is left empty.
+func (r *REST) AddProblem(ctx context.Context, j *JobOverview) {
+	if j.Runs() || ended(j.State) {
+		return
+	}
+	if d, err := r.Job(ctx, j.ID); err == nil && !d.Runs() {
+		j.Problem = d.Problem
+	}
 }
 
 // Job is a job's present state, as far as the command line shows it.
@@ -182,6 +198,7 @@ type Job struct {
 	} `json:"vertices"`
 	StatusCounts map[string]int `json:"status-counts"`
 	Restarts     int            `json:"restarts"`
+	Problem      string         `json:"problem"` // why slots are missing; "" for nothing known
 	Plan         struct {
 		Nodes []struct {
 			ID     string `json:"id"`
@@ -190,6 +207,21 @@ type Job struct {
 			} `json:"inputs"`
 		} `json:"nodes"`
 	} `json:"plan"`
+}
+
+// Count returns how many tasks run or have finished, and how many there are.
+func (j *Job) Count() (running, total int) {
+	for _, v := range j.Vertices {
+		total += v.Parallelism
+		running += v.Tasks["RUNNING"] + v.Tasks["FINISHED"]
+	}
+	return running, total
+}
+
+// Runs reports whether the job is RUNNING with all its tasks.
+func (j *Job) Runs() bool {
+	running, total := j.Count()
+	return j.State == "RUNNING" && running >= total
 }
 
 // Job returns a job.
@@ -222,7 +254,31 @@ type Checkpoints struct {
 		Completed *Checkpoint `json:"completed"`
 		Savepoint *Checkpoint `json:"savepoint"`
 		Failed    *Checkpoint `json:"failed"`
+		Restored  *Checkpoint `json:"restored"` // what the job last started from; only ID and Path
 	} `json:"latest"`
+}
+
+// Newest is the path of the newest checkpoint or savepoint to start from, "" when there is none.
+func (c *Checkpoints) Newest() string {
+	path, id := "", int64(-1)
+	for _, p := range []*Checkpoint{c.Latest.Restored, c.Latest.Savepoint, c.Latest.Completed} {
+		if p != nil && p.Path != "" && p.ID > id {
+			path, id = p.Path, p.ID
+		}
+	}
+	return path
+}
+
+// DeletesOnCancel reports whether the cancellation of a job deletes its checkpoints.
+func (r *REST) DeletesOnCancel(ctx context.Context, id string) (bool, error) {
+	var c struct {
+		External struct {
+			Enabled bool `json:"enabled"`
+			Delete  bool `json:"delete_on_cancellation"`
+		} `json:"externalization"`
+	}
+	err := r.do(ctx, http.MethodGet, "/jobs/"+id+"/checkpoints/config", nil, &c)
+	return err == nil && (!c.External.Enabled || c.External.Delete), err
 }
 
 // Checkpoints returns a job's checkpoints.

@@ -246,3 +246,50 @@ func TestFindJob(t *testing.T) {
 	}
 	direct.REST.Close()
 }
+
+// A job that does not run fully is asked why, others are not; what it may start from is the newest of all.
+func TestProblemsAndWhereToStart(t *testing.T) {
+	asked := 0
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		answer := `{"state":"CREATED","problem":"no room"}`
+		if strings.HasSuffix(r.URL.Path, "/config") {
+			answer = map[string]string{
+				"keep": `{"externalization":{"enabled":true,"delete_on_cancellation":false}}`,
+				"drop": `{"externalization":{"enabled":true,"delete_on_cancellation":true}}`,
+				"none": `{"externalization":{"enabled":false,"delete_on_cancellation":false}}`,
+			}[strings.Split(r.URL.Path, "/")[2]]
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer h.Close()
+	r := NewREST(h.URL, 5*time.Second)
+	defer r.Close()
+	for _, c := range []struct {
+		state   string
+		running int
+		want    string
+	}{{"RUNNING", 3, ""}, {"FINISHED", 0, ""}, {"RUNNING", 2, "no room"}, {"CREATED", 0, "no room"}} {
+		asked = 0
+		j := JobOverview{ID: jobID, State: c.state, Tasks: map[string]int{"running": c.running, "total": 3}}
+		if r.AddProblem(t.Context(), &j); j.Problem != c.want || asked > len(c.want) {
+			t.Errorf("%+v: %q after %d questions", c, j.Problem, asked)
+		}
+	}
+	for id, want := range map[string]bool{"keep": false, "drop": true, "none": true} {
+		if got, err := r.DeletesOnCancel(t.Context(), id); got != want || err != nil {
+			t.Errorf("%s: %v, %v", id, got, err)
+		}
+	}
+	var p Checkpoints
+	for _, c := range []struct {
+		at   **Checkpoint
+		id   int64
+		want string
+	}{{&p.Latest.Failed, 9, ""}, {&p.Latest.Restored, 3, "p3"}, {&p.Latest.Completed, 5, "p5"}, {&p.Latest.Savepoint, 4, "p5"}} {
+		*c.at = &Checkpoint{ID: c.id, Path: "p" + string(rune('0'+c.id))}
+		if got := p.Newest(); got != c.want {
+			t.Errorf("%d: %q, want %q", c.id, got, c.want)
+		}
+	}
+}

@@ -33,6 +33,7 @@ type follower struct {
 	restarts  int         // as far as shown
 	meter     meter
 	waits     waits
+	problems  problems
 	live      liveLine
 	printed   time.Time
 	unheard   time.Time   // since when the master does not answer; zero while it does
@@ -109,6 +110,8 @@ func (f *follower) follow(parent context.Context) error {
 				if err := f.cancel(ctx); err != nil {
 					return err
 				}
+			default:
+				f.note("The run stays attached, and the job goes on.")
 			}
 		}
 	}
@@ -234,6 +237,13 @@ func (f *follower) show(o observation) {
 	}
 	if o.job == nil {
 		return
+	}
+	if text := f.problems.next(o.job, time.Now()); text != "" {
+		event := map[string]any{"event": "problem", "state": state, "problem": text}
+		if f.c.json() {
+			text = ""
+		}
+		f.tell(event, "problem", text)
 	}
 	f.meter.observe(o)
 	every := plainEvery

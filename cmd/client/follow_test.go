@@ -32,6 +32,7 @@ type stage struct {
 	url      string
 	refused  error
 	shown    int
+	problem  string        // of the job in every state
 	lookedAt chan struct{} // closed with the last state
 }
 
@@ -70,7 +71,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				close(s.lookedAt)
 			}
 		}
-		fmt.Fprintf(w, `{"jid":%q,"state":%q,"restarts":%d}`, id, state, restarts) //nolint:errcheck // a test
+		fmt.Fprintf(w, `{"jid":%q,"state":%q,"restarts":%d,"problem":%q}`, id, state, restarts, s.problem) //nolint:errcheck // a test
 	case r.URL.Path == "/jobs/"+id+"/exceptions":
 		_, _ = w.Write([]byte(`{"exceptionHistory":{"entries":[{"exceptionName":"x","stacktrace":"boom\nat main.go:7","taskName":"Map (1/2)"}]}}`))
 	default:
@@ -223,14 +224,15 @@ func TestAnswersToTheQuestion(t *testing.T) {
 		}
 		_ = k.keys.Close()
 	}
-	// To stay, and to be asked again.
+	// To stay, which is told, and to be asked again.
 	k, s := newConsole(t), newStage(t, "INITIALIZING")
 	wait := k.follow(t, s)
 	<-s.lookedAt
 	k.interrupts <- os.Interrupt
 	k.await(t, "Cancel the job (c)")
 	lines := strings.Count(k.err.String(), "0/0 tasks")
-	_, _ = k.keys.WriteString("\n")
+	_, _ = k.keys.WriteString("y\n")
+	k.await(t, "The run stays attached, and the job goes on.\n")
 	k.awaitN(t, "0/0 tasks", lines+1) // it shows how the job goes again
 	k.interrupts <- os.Interrupt
 	k.awaitN(t, "Cancel the job (c)", 2)

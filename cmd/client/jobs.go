@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -61,6 +64,7 @@ func (c *cli) list(ctx context.Context, all bool) error {
 		if err != nil {
 			return err
 		}
+		addProblems(ctx, r, jobs)
 		rows = []listed{{Web: r.Base(), Jobs: jobs}}
 	} else if rows, err = c.listYARN(ctx, cfg, all); err != nil {
 		return err
@@ -74,28 +78,69 @@ func (c *cli) list(ctx context.Context, all bool) error {
 		return nil
 	}
 	if len(rows) == 0 {
-		c.printf("No application of type %s runs.\n", config.YarnType.Value(cfg))
+		c.printf("%s\n", noneListed(cfg, all))
 		return nil
 	}
-	w := tabwriter.NewWriter(c.print, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "APPLICATION\tNAME\tSTATE\tJOB\tJOB STATE\tSINCE") //nolint:errcheck // to the terminal
+	return writeTable(c.print, rows)
+}
+
+// noneListed says that the list is empty, of what, and where to look.
+func noneListed(cfg config.Configuration, all bool) string {
+	what := "No application of type " + config.YarnType.Value(cfg)
+	if name := config.YarnName.Value(cfg); name != "" {
+		what += fmt.Sprintf(" named %q", name)
+	}
+	if all {
+		return what + " runs, and YARN knows of none that has ended."
+	}
+	return what + " runs (thalweg list -a shows those that have ended, too)."
+}
+
+// addProblems tells for the jobs that do not run fully why.
+func addProblems(ctx context.Context, r *control.REST, jobs []control.JobOverview) {
+	for i := range jobs {
+		r.AddProblem(ctx, &jobs[i])
+	}
+}
+
+// writeTable writes a row a job, and below it what keeps the job from running.
+func writeTable(out io.Writer, rows []listed) error {
+	var table bytes.Buffer
+	below := []string{""} // by row; the first is the head
+	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "APPLICATION\tNAME\tSTATE\tJOB\tJOB STATE\tSINCE") //nolint:errcheck // to memory
 	for _, r := range rows {
 		state := r.State
 		if r.Final != "" && r.Final != "UNDEFINED" {
 			state += "/" + r.Final
 		}
 		if len(r.Jobs) == 0 {
-			fmt.Fprintf(w, "%s\t%s\t%s\t-\t%s\t%s\n", r.Application, r.Name, state, r.Error, since(r.Started)) //nolint:errcheck // to the terminal
+			fmt.Fprintf(w, "%s\t%s\t%s\t-\t%s\t%s\n", r.Application, r.Name, state, oneLine(r.Error), since(r.Started)) //nolint:errcheck // to memory
+			below = append(below, "")
 		}
 		for _, j := range r.Jobs {
 			name := r.Name
 			if name == "" {
 				name = j.Name
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Application, name, state, j.ID, j.State, since(j.StartTime)) //nolint:errcheck // to the terminal
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Application, name, state, j.ID, j.State, since(j.StartTime)) //nolint:errcheck // to memory
+			below = append(below, oneLine(j.Problem))
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	var text strings.Builder
+	i := 0
+	for line := range strings.Lines(table.String()) {
+		text.WriteString(line)
+		if i < len(below) && below[i] != "" {
+			text.WriteString("    problem: " + below[i] + "\n")
+		}
+		i++
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
 }
 
 func since(ms int64) string {
@@ -128,6 +173,7 @@ func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) 
 		if a.REST != "" {
 			rest := control.NewREST(a.REST, 5*time.Second)
 			jobs, err := rest.Jobs(ctx)
+			addProblems(ctx, rest, jobs)
 			rest.Close()
 			if err != nil {
 				r.Error = err.Error()
@@ -175,7 +221,7 @@ func (c *cli) onJob(ctx context.Context, args []string, fn func(context.Context,
 		return err
 	}
 	defer t.close()
-	return fn(ctx, t)
+	return c.explained(ctx, t, fn(ctx, t))
 }
 
 // tell writes the outcome in either form.

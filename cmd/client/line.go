@@ -54,11 +54,7 @@ func (m *meter) line(o observation, now time.Time) string {
 		m.shown = m.shown[1:]
 	}
 	j := o.job
-	running, total := 0, 0
-	for _, v := range j.Vertices {
-		total += v.Parallelism
-		running += v.Tasks["RUNNING"] + v.Tasks["FINISHED"]
-	}
+	running, total := j.Count()
 	s := sample{now, recordsIn(j), o.sent}
 	text := fmt.Sprintf("%s  %d/%d tasks  in %s%s", j.State, running, total, count(s.in), m.rate(s, func(s sample) int64 { return s.in }))
 	if o.sinks {

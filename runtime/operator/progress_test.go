@@ -26,16 +26,6 @@ func assign(t *testing.T, wm Watermarks[int64]) (Receiver[int64], *sink[int64], 
 	return op.Input(0).(Receiver[int64]), out, svc
 }
 
-func marks(s *sink[int64]) []int64 {
-	var out []int64
-	for _, e := range s.got {
-		if e.mark {
-			out = append(out, e.ts)
-		}
-	}
-	return out
-}
-
 func TestAssignedWatermarksReplaceThoseThatCome(t *testing.T) {
 	in, out, svc := assign(t, Watermarks[int64]{Enabled: true, OutOfOrder: 5, Time: func(v, _ int64) int64 { return v * 10 }})
 	for _, v := range []int64{3, 1, 7} {

@@ -20,12 +20,12 @@ const (
 // Errors: why they do; the batch was not written then.
 func (b *Backend) apply(x *pdb.Batch) error {
 	n := int64(x.Len())
-	if flush, compact, _ := b.disk.failure(); flush == nil && compact == nil && b.unchecked+n < b.opts.MemTableBytes {
+	if _, flush, compact := b.disk.failure(); flush == nil && compact == nil && b.unchecked+n < b.opts.MemTableBytes {
 		b.unchecked += n
 		return b.db.Apply(x, pdb.NoSync)
 	}
 	for {
-		flush, compact, changed := b.disk.failure()
+		changed, flush, compact := b.disk.failure()
 		m := b.db.Metrics()
 		tables, levels := int64(m.MemTable.Size) <= maxMemTables*b.opts.MemTableBytes, int(m.Levels[0].Sublevels) < maxSublevels
 		switch {
@@ -51,7 +51,7 @@ func (b *Backend) apply(x *pdb.Batch) error {
 
 // flush writes everything in memory to tables, and gives up when that fails: Pebble goes on trying.
 func (b *Backend) flush() error {
-	err, _, _ := b.disk.failure()
+	_, err, _ := b.disk.failure()
 	if err != nil { // one is being tried already; another memtable would only take memory
 		return fmt.Errorf("pebble: flush: %w", b.disk.explain(err))
 	}
@@ -60,7 +60,7 @@ func (b *Backend) flush() error {
 		return fmt.Errorf("pebble: flush: %w", err)
 	}
 	for {
-		err, _, changed := b.disk.failure()
+		changed, err, _ := b.disk.failure()
 		if err != nil {
 			return fmt.Errorf("pebble: flush: %w", b.disk.explain(err))
 		}

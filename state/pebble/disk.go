@@ -66,11 +66,11 @@ func (d *disk) end() {
 	}
 }
 
-// failure is the fault of the latest flush and of the latest compaction, nil when they succeeded, and a channel that is closed when that changes.
-func (d *disk) failure() (flush, compact error, changed <-chan struct{}) {
+// failure is the fault of the latest flush and of the latest compaction, nil when they succeeded; changed is closed when that changes.
+func (d *disk) failure() (changed <-chan struct{}, flush, compact error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.flush, d.compact, d.changed
+	return d.changed, d.flush, d.compact
 }
 
 // explain makes the first words of an error say what an operator can mend.

@@ -40,10 +40,13 @@ func spans(n int64, assign func(c click) []span, merge bool) []string {
 		c := visits(i)
 		for _, w := range assign(c) {
 			w.User = c.User
-			at := slices.IndexFunc(all, func(s *span) bool {
-				return s.User == w.User && (*s == span{s.User, w.Start, w.End, s.Sum, s.Count} || merge && s.Start <= w.End && w.Start <= s.End)
-			})
-			if at < 0 {
+			at := len(all) - 1
+			for ; at >= 0 && at > len(all)-100; at-- { // visits are nearly in order: earlier spans are over
+				if s := all[at]; s.User == w.User && (s.Start == w.Start && s.End == w.End || merge && s.Start <= w.End && w.Start <= s.End) {
+					break
+				}
+			}
+			if at < 0 || at == len(all)-100 {
 				all = append(all, &w)
 				at = len(all) - 1
 			}

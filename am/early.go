@@ -47,13 +47,14 @@ type early struct {
 	answers    []rmclient.Answer                              // those that say something, not handed over yet
 }
 
-// hold beats until stop, which waits for the end. What ends it before (ErrShutdown) goes to fail.
+// hold beats until stop, which waits for the end: for the answer of a call under way, too, since the ResourceManager would take the next
+// request for a repetition of one whose answer was not seen, and ignore what it asks for. What ends it before (ErrShutdown) goes to fail.
 func (e *early) hold(ctx context.Context, r rmclient.Registration, interval time.Duration, fail func(error)) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	pause, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := e.beat(ctx, r, max(interval, 10*time.Millisecond)); err != nil && ctx.Err() == nil {
+		if err := e.beat(ctx, pause, r, max(interval, 10*time.Millisecond)); err != nil && ctx.Err() == nil {
 			fail(fencedIf(err))
 		}
 	}()
@@ -63,7 +64,8 @@ func (e *early) hold(ctx context.Context, r rmclient.Registration, interval time
 	}
 }
 
-func (e *early) beat(ctx context.Context, r rmclient.Registration, interval time.Duration) error {
+// beat calls with ctx, until pause ends.
+func (e *early) beat(ctx, pause context.Context, r rmclient.Registration, interval time.Duration) error {
 	register := func() error {
 		resp, err := e.Scheduler.Register(ctx, r)
 		if err != nil {
@@ -77,7 +79,7 @@ func (e *early) beat(ctx context.Context, r rmclient.Registration, interval time
 	if err := register(); err != nil {
 		return err
 	}
-	for sleep(ctx, interval) {
+	for sleep(pause, interval) {
 		ans, err := e.Scheduler.Allocate(ctx, &yarnpb.AllocateRequestProto{})
 		switch {
 		case errors.Is(err, rmclient.ErrResync):

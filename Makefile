@@ -64,8 +64,8 @@ test-unit: ## go vet and every test that needs no daemons, with the race detecto
 test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: make test-integration [RUN=TestMainPath]
 	@$(with_cluster); $(INTEGRATION) -run '$(RUN)' 2>&1 | $(CLOSING)
 
-test-faults: deps build ## kill -9 of every process while 200,000 records flow; prints medians: make test-faults [SEED=7] [BACKEND=pebble]
-	@$(with_cluster); $(FAULTS) -records 200000 -each 5 -broker 2 -rm 1 -backend "$${BACKEND:-hashmap}" -seed "$${SEED:-0}"
+test-faults: deps build ## kill -9 of every process while over 200,000 records flow through windows; prints medians: make test-faults [SEED=7] [BACKEND=pebble]
+	@$(with_cluster); $(FAULTS) -records 202000 -each 5 -broker 2 -rm 1 -backend "$${BACKEND:-hashmap}" -seed "$${SEED:-0}"
 
 deps: ## install what the real daemons need, as far as it is missing (JDK 17, Maven)
 	@scripts/install-deps.sh

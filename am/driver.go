@@ -15,6 +15,7 @@ import (
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
 	rmclient "github.com/thalweg/thalweg/yarnrpc/am"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	"github.com/thalweg/thalweg/yarnrpc/nm"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
@@ -231,7 +232,7 @@ func (d *Driver) inspect(p *yarnpb.ContainerProto) {
 	ctx, cancel := context.WithTimeout(d.ctx, 3*time.Second)
 	defer cancel()
 	for _, wait := range []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, time.Second} {
-		if !sleep(ctx, wait) {
+		if ipc.Sleep(ctx, wait) != nil {
 			return
 		}
 		st, _, err := d.o.Nodes.Statuses(ctx, c.Node, c.ID)
@@ -318,17 +319,6 @@ func (d *Driver) Counts() allocator.Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ledger.Counts()
-}
-
-func sleep(ctx context.Context, t time.Duration) bool {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // request makes the message of an Allocate effect.

@@ -14,6 +14,7 @@ import (
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/ha"
 	rmclient "github.com/thalweg/thalweg/yarnrpc/am"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 )
 
@@ -79,7 +80,7 @@ func (e *early) beat(ctx, pause context.Context, r rmclient.Registration, interv
 	if err := register(); err != nil {
 		return err
 	}
-	for sleep(pause, interval) {
+	for ipc.Sleep(pause, interval) == nil {
 		ans, err := e.Scheduler.Allocate(ctx, &yarnpb.AllocateRequestProto{})
 		switch {
 		case errors.Is(err, rmclient.ErrResync):

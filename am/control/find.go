@@ -11,6 +11,7 @@ import (
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/yarnrpc/client"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
@@ -175,7 +176,7 @@ func withMaster(ctx context.Context, y YARN, c config.Configuration, limit time.
 		if err != nil || app.REST != "" || app.Ended() || time.Now().After(deadline) {
 			return app, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := ipc.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return app, err
 		}
 	}
@@ -189,20 +190,9 @@ func startedJobs(ctx context.Context, r *REST, limit time.Duration) ([]JobOvervi
 		if err != nil || len(jobs) > 0 || time.Now().After(deadline) {
 			return jobs, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := ipc.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return nil, err
 		}
-	}
-}
-
-func pause(ctx context.Context) error {
-	t := time.NewTimer(100 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

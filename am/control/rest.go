@@ -179,34 +179,43 @@ func (r *REST) AddProblem(ctx context.Context, j *JobOverview) {
 
 // Job is a job's present state, as far as the command line shows it.
 type Job struct {
-	ID        string `json:"jid"`
-	Name      string `json:"name"`
-	State     string `json:"state"`
-	StartTime int64  `json:"start-time"`
-	EndTime   int64  `json:"end-time"`
-	Duration  int64  `json:"duration"`
-	Vertices  []struct {
-		ID          string         `json:"id"`
-		Name        string         `json:"name"`
-		Parallelism int            `json:"parallelism"`
-		Status      string         `json:"status"`
-		Tasks       map[string]int `json:"tasks"`
-		Metrics     struct {
-			ReadRecords  int64 `json:"read-records"`
-			WriteRecords int64 `json:"write-records"`
-		} `json:"metrics"`
-	} `json:"vertices"`
+	ID           string         `json:"jid"`
+	Name         string         `json:"name"`
+	State        string         `json:"state"`
+	StartTime    int64          `json:"start-time"`
+	EndTime      int64          `json:"end-time"`
+	Duration     int64          `json:"duration"`
+	Vertices     []Vertex       `json:"vertices"`
 	StatusCounts map[string]int `json:"status-counts"`
 	Restarts     int            `json:"restarts"`
 	Problem      string         `json:"problem"` // why slots are missing; "" for nothing known
 	Plan         struct {
-		Nodes []struct {
-			ID     string `json:"id"`
-			Inputs []struct {
-				ID string `json:"id"`
-			} `json:"inputs"`
-		} `json:"nodes"`
+		Nodes []PlanNode `json:"nodes"`
 	} `json:"plan"`
+}
+
+// Vertex is a vertex of a Job.
+type Vertex struct {
+	ID          string         `json:"id"`
+	Name        string         `json:"name"`
+	Parallelism int            `json:"parallelism"`
+	Status      string         `json:"status"`
+	Tasks       map[string]int `json:"tasks"`
+	Metrics     struct {
+		ReadRecords  int64 `json:"read-records"`
+		WriteRecords int64 `json:"write-records"`
+	} `json:"metrics"`
+}
+
+// PlanNode is a vertex of a Job's plan.
+type PlanNode struct {
+	ID     string      `json:"id"`
+	Inputs []PlanInput `json:"inputs"`
+}
+
+// PlanInput names the vertex that an input of a PlanNode comes from.
+type PlanInput struct {
+	ID string `json:"id"`
 }
 
 // Count returns how many tasks run or have finished, and how many there are.

@@ -284,30 +284,13 @@ func TestAMasterThatDoesNotAnswerIsTold(t *testing.T) {
 func seen(read, sent int64) observation {
 	var j control.Job
 	j.State = "RUNNING"
-	j.Vertices = make([]struct {
-		ID          string         `json:"id"`
-		Name        string         `json:"name"`
-		Parallelism int            `json:"parallelism"`
-		Status      string         `json:"status"`
-		Tasks       map[string]int `json:"tasks"`
-		Metrics     struct {
-			ReadRecords  int64 `json:"read-records"`
-			WriteRecords int64 `json:"write-records"`
-		} `json:"metrics"`
-	}, 2)
-	j.Plan.Nodes = make([]struct {
-		ID     string `json:"id"`
-		Inputs []struct {
-			ID string `json:"id"`
-		} `json:"inputs"`
-	}, 2)
+	j.Vertices = make([]control.Vertex, 2)
+	j.Plan.Nodes = make([]control.PlanNode, 2)
 	for i, name := range []string{"a", "b"} {
 		j.Vertices[i].ID, j.Plan.Nodes[i].ID = name, name
 		j.Vertices[i].Parallelism, j.Vertices[i].Tasks = 1, map[string]int{"RUNNING": 1}
 	}
-	j.Plan.Nodes[1].Inputs = append(j.Plan.Nodes[1].Inputs, struct {
-		ID string `json:"id"`
-	}{"a"})
+	j.Plan.Nodes[1].Inputs = append(j.Plan.Nodes[1].Inputs, control.PlanInput{ID: "a"})
 	j.Vertices[0].Metrics.ReadRecords, j.Vertices[0].Metrics.WriteRecords = read, 7*read // a FlatMap in the source's task
 	j.Vertices[1].Metrics.ReadRecords = 7 * read
 	return observation{job: &j, sent: sent, sinks: true}

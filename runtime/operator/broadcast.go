@@ -104,8 +104,8 @@ func BroadcastProcess[T, B, R any](states []BroadcastDescriptor, newFn func() Br
 		if err != nil {
 			return nil, err
 		}
-		o := &broadcastOp[T, B, R]{ctx: ctx, fn: newFn(), descs: states, out: r, c: newCollector(ctx, r)}
-		o.hooks = newHooks(ctx, o.fn)
+		o := &broadcastOp[T, B, R]{fn: newFn(), descs: states, out: r, c: newCollector(ctx, r)}
+		o.init(ctx, o.fn, &o.c.emission)
 		pc := ProcessContext{&o.c.emission, MinWatermark}
 		o.ro, o.bc = ReadOnlyContext{ProcessContext: pc}, BroadcastContext{ProcessContext: pc}
 		o.ports = newPorts(o.process, o.processBroadcast, o.watermark, r.Idle)
@@ -114,10 +114,8 @@ func BroadcastProcess[T, B, R any](states []BroadcastDescriptor, newFn func() Br
 }
 
 type broadcastOp[T, B, R any] struct {
-	Base
+	plainFunction
 	ports[T, B]
-	hooks hooks
-	ctx   *Context
 	fn    BroadcastProcessFunction[T, B, R]
 	descs []BroadcastDescriptor
 	out   Receiver[R]
@@ -126,40 +124,28 @@ type broadcastOp[T, B, R any] struct {
 	bc    BroadcastContext
 }
 
-func (o *broadcastOp[T, B, R]) Open(context.Context) error {
+func (o *broadcastOp[T, B, R]) Open(ctx context.Context) error {
 	b, err := openBroadcasts(o.ctx, o.descs)
 	if err != nil {
 		return err
 	}
 	o.ro.states, o.bc.states = b, b
-	o.ctx.Enter()
-	return o.ctx.wrap(o.fn.Open(&TaskContext{o.ctx}))
+	return o.plainFunction.Open(ctx)
 }
 
 func (o *broadcastOp[T, B, R]) process(v T, m Meta) error {
-	o.ctx.Enter()
-	o.c.m = m
+	o.enter(m)
 	return o.c.done(o.fn.ProcessElement(&o.ro, v, &o.c))
 }
 
 func (o *broadcastOp[T, B, R]) processBroadcast(v B, m Meta) error {
-	o.ctx.Enter()
-	o.c.m = m
+	o.enter(m)
 	return o.c.done(o.fn.ProcessBroadcastElement(&o.bc, v, &o.c))
 }
-
-func (o *broadcastOp[T, B, R]) Snapshot(b Barrier) (Snapshot, error) { return o.hooks.snapshotOf(b) }
-func (o *broadcastOp[T, B, R]) CheckpointComplete(id int64) error    { return o.hooks.complete(id) }
-func (o *broadcastOp[T, B, R]) CheckpointAborted(id int64)           { o.hooks.aborted(id) }
 
 func (o *broadcastOp[T, B, R]) watermark(ts int64) error {
 	o.ro.watermark, o.bc.watermark = ts, ts
 	return o.out.Watermark(ts)
-}
-
-func (o *broadcastOp[T, B, R]) Close() error {
-	o.ctx.Enter()
-	return o.ctx.wrap(o.fn.Close())
 }
 
 // KeyedReadOnlyContext is what ProcessElement and OnTimer of a KeyedBroadcastProcessFunction get: key, timers, and broadcast state for

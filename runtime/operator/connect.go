@@ -77,54 +77,36 @@ func CoProcess[A, B, R any](newFn func() CoProcessFunction[A, B, R]) Factory {
 		if err != nil {
 			return nil, err
 		}
-		o := &coProcessOp[A, B, R]{ctx: ctx, fn: newFn(), out: r, c: newCollector(ctx, r)}
+		o := &coProcessOp[A, B, R]{fn: newFn(), out: r, c: newCollector(ctx, r)}
 		o.pc = ProcessContext{&o.c.emission, MinWatermark}
-		o.hooks = newHooks(ctx, o.fn)
+		o.init(ctx, o.fn, &o.c.emission)
 		o.ports = newPorts(o.processFirst, o.processSecond, o.watermark, r.Idle)
 		return o, nil
 	})
 }
 
 type coProcessOp[A, B, R any] struct {
-	Base
+	plainFunction
 	ports[A, B]
-	hooks hooks
-	ctx   *Context
-	fn    CoProcessFunction[A, B, R]
-	out   Receiver[R]
-	c     Collector[R]
-	pc    ProcessContext
-}
-
-func (o *coProcessOp[A, B, R]) Open(context.Context) error {
-	o.ctx.Enter()
-	return o.ctx.wrap(o.fn.Open(&TaskContext{o.ctx}))
+	fn  CoProcessFunction[A, B, R]
+	out Receiver[R]
+	c   Collector[R]
+	pc  ProcessContext
 }
 
 func (o *coProcessOp[A, B, R]) processFirst(v A, m Meta) error {
-	o.ctx.Enter()
-	o.c.m = m
+	o.enter(m)
 	return o.c.done(o.fn.ProcessFirst(&o.pc, v, &o.c))
 }
 
 func (o *coProcessOp[A, B, R]) processSecond(v B, m Meta) error {
-	o.ctx.Enter()
-	o.c.m = m
+	o.enter(m)
 	return o.c.done(o.fn.ProcessSecond(&o.pc, v, &o.c))
 }
-
-func (o *coProcessOp[A, B, R]) Snapshot(b Barrier) (Snapshot, error) { return o.hooks.snapshotOf(b) }
-func (o *coProcessOp[A, B, R]) CheckpointComplete(id int64) error    { return o.hooks.complete(id) }
-func (o *coProcessOp[A, B, R]) CheckpointAborted(id int64)           { o.hooks.aborted(id) }
 
 func (o *coProcessOp[A, B, R]) watermark(ts int64) error {
 	o.pc.watermark = ts
 	return o.out.Watermark(ts)
-}
-
-func (o *coProcessOp[A, B, R]) Close() error {
-	o.ctx.Enter()
-	return o.ctx.wrap(o.fn.Close())
 }
 
 // KeyedCoProcess runs a user's function over two streams that are keyed by the same type; newFn makes one instance per subtask.

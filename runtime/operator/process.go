@@ -234,51 +234,77 @@ type ProcessFunction[T, R any] interface {
 	Close() error
 }
 
+// openCloser is the life of a function without keys.
+type openCloser interface {
+	Open(rt *TaskContext) error
+	Close() error
+}
+
+// plainFunction is what operators that run a user's function without keys share: its life and its part in checkpoints.
+type plainFunction struct {
+	Base
+	ctx   *Context
+	hooks hooks
+	life  openCloser
+	e     *emission
+}
+
+func (f *plainFunction) init(ctx *Context, fn openCloser, e *emission) {
+	f.ctx, f.hooks, f.life, f.e = ctx, newHooks(ctx, fn), fn, e
+}
+
+// enter makes a record's meta data current.
+func (f *plainFunction) enter(m Meta) {
+	f.ctx.Enter()
+	f.e.m = m
+}
+
+func (f *plainFunction) Open(context.Context) error {
+	f.ctx.Enter()
+	return f.ctx.wrap(f.life.Open(&TaskContext{f.ctx}))
+}
+
+func (f *plainFunction) Snapshot(b Barrier) (Snapshot, error) { return f.hooks.snapshotOf(b) }
+func (f *plainFunction) CheckpointComplete(id int64) error    { return f.hooks.complete(id) }
+func (f *plainFunction) CheckpointAborted(id int64)           { f.hooks.aborted(id) }
+
+func (f *plainFunction) Close() error {
+	f.ctx.Enter()
+	return f.ctx.wrap(f.life.Close())
+}
+
 // Process runs a user's function; newFn makes one instance per subtask.
 func Process[T, R any](newFn func() ProcessFunction[T, R]) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[R](ctx, out)
+		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err
 		}
-		o := &plainProcessOp[T, R]{pass: p, fn: newFn(), c: newCollector(ctx, p.out)}
+		o := &plainProcessOp[T, R]{fn: newFn(), out: r, c: newCollector(ctx, r)}
 		o.pc = ProcessContext{&o.c.emission, MinWatermark}
-		o.hooks = newHooks(ctx, o.fn)
+		o.init(ctx, o.fn, &o.c.emission)
 		return o, nil
 	})
 }
 
 type plainProcessOp[T, R any] struct {
-	pass[R]
-	hooks hooks
-	fn    ProcessFunction[T, R]
-	c     Collector[R]
-	pc    ProcessContext
+	plainFunction
+	fn  ProcessFunction[T, R]
+	out Receiver[R]
+	c   Collector[R]
+	pc  ProcessContext
 }
 
 func (o *plainProcessOp[T, R]) Input(int) any { return Receiver[T](o) }
 
-func (o *plainProcessOp[T, R]) Open(context.Context) error {
-	o.ctx.Enter()
-	return o.ctx.wrap(o.fn.Open(&TaskContext{o.ctx}))
-}
+func (o *plainProcessOp[T, R]) Idle(idle bool) error { return o.out.Idle(idle) }
 
 func (o *plainProcessOp[T, R]) Process(v T, m Meta) error {
-	o.ctx.Enter()
-	o.c.m = m
+	o.enter(m)
 	return o.c.done(o.fn.ProcessElement(&o.pc, v, &o.c))
 }
-
-func (o *plainProcessOp[T, R]) Snapshot(b Barrier) (Snapshot, error) { return o.hooks.snapshotOf(b) }
-func (o *plainProcessOp[T, R]) CheckpointComplete(id int64) error    { return o.hooks.complete(id) }
-func (o *plainProcessOp[T, R]) CheckpointAborted(id int64)           { o.hooks.aborted(id) }
 
 func (o *plainProcessOp[T, R]) Watermark(ts int64) error {
 	o.pc.watermark = ts
 	return o.out.Watermark(ts)
-}
-
-func (o *plainProcessOp[T, R]) Close() error {
-	o.ctx.Enter()
-	return o.ctx.wrap(o.fn.Close())
 }

@@ -159,7 +159,7 @@ func (b bad) run(t *testing.T) {
 
 // errorLines are the lines that are not progress of an attached run.
 func errorLines(stderr string) (lines []string) {
-	progress := regexp.MustCompile(`^(check|stage|submit) +[0-9.]+m?s$|^[A-Z]+ +after |^[A-Z]+  \d+/\d+ tasks |^building: |^still trying to reach |^problem +after |^waits +after `)
+	progress := regexp.MustCompile(`^(check|stage|submit) +[0-9.]+m?s$|^[A-Z]+ +after |^[A-Z]+  \d+/\d+ tasks |^building: |^still trying to reach |^(problem|waits|restarted) +after `)
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimRight(line, "\n")
 		if line != "" && !progress.MatchString(line) {

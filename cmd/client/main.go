@@ -14,14 +14,12 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/thalweg/thalweg/internal/version"
 )
 
 func main() {
-	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	c := newCLI(os.Stdout, os.Stderr, os.Getenv)
 	code := c.execute(ctx, c.root(), os.Args[1:])

@@ -99,7 +99,7 @@ func (j *judge) deadLetters(c *Check) (n int64, known bool) {
 	bad := map[place]string{}
 	for i := range j.h.Events {
 		if e := &j.h.Events[i]; e.Kind == KindIn && json.Unmarshal([]byte(e.Value), new(Purchase)) != nil {
-			bad[place{e.Partition, e.Offset}] = e.Value
+			bad[e.place()] = e.Value
 		}
 	}
 	if len(bad) > 0 && !j.h.Has(KindDead) {
@@ -111,7 +111,7 @@ func (j *judge) deadLetters(c *Check) (n int64, known bool) {
 		if e.Kind != KindDead {
 			continue
 		}
-		p := place{e.Partition, e.Offset}
+		p := e.place()
 		seen[p] = true
 		if v, ok := bad[p]; !ok {
 			c.fault("the dead letter of %v (%q) is of no malformed record", p, e.Value)

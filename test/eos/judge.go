@@ -63,6 +63,8 @@ type place struct {
 	offset    int64
 }
 
+func (e *Event) place() place { return place{e.Partition, e.Offset} }
+
 func (p place) String() string { return fmt.Sprintf("partition %d offset %d", p.partition, p.offset) }
 
 func comparePlaces(a, b place) int {
@@ -130,7 +132,7 @@ func (j *judge) input() {
 		if e.Kind != KindIn {
 			continue
 		}
-		p := place{e.Partition, e.Offset}
+		p := e.place()
 		if seen[p] {
 			c.fault("%v is in the history twice", p)
 			continue
@@ -194,7 +196,7 @@ func (j *judge) output() {
 			continue
 		}
 		j.v.Results++
-		p := place{e.Partition, e.Offset}
+		p := e.place()
 		if places[p] {
 			once.fault("%v was read twice", p)
 		}
@@ -272,7 +274,7 @@ func (j *judge) live() {
 			continue
 		}
 		c.Checked = true
-		p := place{e.Partition, e.Offset}
+		p := e.place()
 		if e.Offset < next[e.Partition] {
 			c.fault("%v was seen after offset %d", p, next[e.Partition]-1)
 		}
@@ -385,7 +387,7 @@ func (j *judge) transactions() {
 		k := in{e.Partition, e.ProducerID}
 		switch {
 		case e.Kind == KindRaw && !e.InTxn:
-			visible[place{e.Partition, e.Offset}] = e
+			visible[e.place()] = e
 		case e.Kind == KindRaw:
 			open[k] = append(open[k], e)
 		default:
@@ -418,7 +420,7 @@ func (j *judge) transactions() {
 		if e.Kind != KindOut {
 			continue
 		}
-		p := place{e.Partition, e.Offset}
+		p := e.place()
 		read[p] = true
 		if r := visible[p]; r == nil {
 			c.fault("%v was read and is not committed in the log", p)

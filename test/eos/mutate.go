@@ -7,13 +7,20 @@ import (
 	"strconv"
 )
 
-// Mutant is a way to spoil a good history. Apply returns nil when the history has nothing to spoil in that way.
+// Mutant is a way to spoil a good history.
 type Mutant struct {
 	Name  string
-	Apply func(h *History, rng *rand.Rand) *History
+	spoil func(m *History, rng *rand.Rand) bool // of m, in place; false when there is nothing to spoil in that way
 }
 
-func clone(h *History) *History { return &History{Events: slices.Clone(h.Events)} }
+// Apply returns a spoiled copy of h; nil when the history has nothing to spoil in that way.
+func (mu Mutant) Apply(h *History, rng *rand.Rand) *History {
+	m := &History{Events: slices.Clone(h.Events)}
+	if !mu.spoil(m, rng) {
+		return nil
+	}
+	return m
+}
 
 func pick(h *History, rng *rand.Rand, k Kind) int {
 	var at []int
@@ -58,6 +65,18 @@ func rewrite(h *History, p place, key, value string) {
 	}
 }
 
+// addBehind shows e, outside of any transaction, behind the last record of its partition.
+func addBehind(m *History, e Event) {
+	for i := range m.Events {
+		if m.Events[i].Partition == e.Partition {
+			e.Offset = max(e.Offset, m.Events[i].Offset+1)
+		}
+	}
+	raw := e
+	raw.Kind, raw.InTxn = KindRaw, false
+	m.Add(e, raw)
+}
+
 func encode(t Total) string {
 	b, _ := json.Marshal(t)
 	return string(b)
@@ -66,51 +85,39 @@ func encode(t Total) string {
 // Mutants are the faults that the judge must catch, each of them, always.
 func Mutants() []Mutant {
 	return []Mutant{
-		{"drop one", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"drop one", func(m *History, rng *rand.Rand) bool {
 			i, _ := realResult(m, rng)
 			if i < 0 {
-				return nil
+				return false
 			}
-			e := m.Events[i]
-			dropPlace(m, place{e.Partition, e.Offset}, KindOut, KindRaw, KindLive)
-			return m
+			dropPlace(m, m.Events[i].place(), KindOut, KindRaw, KindLive)
+			return true
 		}},
-		{"repeat one", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"repeat one", func(m *History, rng *rand.Rand) bool {
 			i, _ := realResult(m, rng)
 			if i < 0 {
-				return nil
+				return false
 			}
 			e := m.Events[i]
-			for j := range m.Events {
-				if m.Events[j].Partition == e.Partition {
-					e.Offset = max(e.Offset, m.Events[j].Offset+1)
-				}
-			}
-			raw := e
-			raw.Kind, raw.InTxn = KindRaw, false
-			m.Add(e, raw)
-			return m
+			addBehind(m, e)
+			return true
 		}},
-		{"swap two", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"swap two", func(m *History, rng *rand.Rand) bool {
 			for range 1000 {
 				i, a := realResult(m, rng)
 				j, b := realResult(m, rng)
 				if i < 0 || i == j || a.Customer != b.Customer || m.Events[i].Partition != m.Events[j].Partition {
 					continue
 				}
-				pi, pj := place{m.Events[i].Partition, m.Events[i].Offset}, place{m.Events[j].Partition, m.Events[j].Offset}
+				pi, pj := m.Events[i].place(), m.Events[j].place()
 				vi, vj := m.Events[i].Value, m.Events[j].Value
 				rewrite(m, pi, a.Customer, vj)
 				rewrite(m, pj, b.Customer, vi)
-				return m
+				return true
 			}
-			return nil
+			return false
 		}},
-		{"tear a transaction", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"tear a transaction", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindMarker)
 			for range 1000 {
 				if i < 0 || m.Events[i].Commit {
@@ -119,7 +126,7 @@ func Mutants() []Mutant {
 				i = pick(m, rng, KindMarker)
 			}
 			if i < 0 || !m.Events[i].Commit {
-				return nil
+				return false
 			}
 			mark := m.Events[i]
 			m.Events[i].Commit = false
@@ -133,130 +140,112 @@ func Mutants() []Mutant {
 			part := map[place]bool{}
 			for _, e := range m.Events {
 				if e.Kind == KindRaw && e.InTxn && e.Partition == mark.Partition && e.ProducerID == mark.ProducerID && e.Offset > from && e.Offset < mark.Offset {
-					part[place{e.Partition, e.Offset}] = true
+					part[e.place()] = true
 				}
 			}
 			if len(part) == 0 {
-				return nil
+				return false
 			}
 			m.Events = slices.DeleteFunc(m.Events, func(e Event) bool {
-				return (e.Kind == KindOut || e.Kind == KindLive) && part[place{e.Partition, e.Offset}]
+				return (e.Kind == KindOut || e.Kind == KindLive) && part[e.place()]
 			})
-			return m
+			return true
 		}},
-		{"wrong value", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"wrong value", func(m *History, rng *rand.Rand) bool {
 			i, t := realResult(m, rng)
 			if i < 0 {
-				return nil
+				return false
 			}
 			if rng.IntN(2) == 0 {
 				t.Cents += 1 + rng.Int64N(5)
 			} else {
 				t.Count--
 			}
-			rewrite(m, place{m.Events[i].Partition, m.Events[i].Offset}, t.Customer, encode(t))
-			return m
+			rewrite(m, m.Events[i].place(), t.Customer, encode(t))
+			return true
 		}},
-		{"value without input", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"value without input", func(m *History, rng *rand.Rand) bool {
 			i, t := realResult(m, rng)
 			if i < 0 {
-				return nil
+				return false
 			}
 			e := m.Events[i]
 			t.Customer = "nobody"
 			e.Key, e.Value = t.Customer, encode(t)
-			for j := range m.Events {
-				if m.Events[j].Partition == e.Partition {
-					e.Offset = max(e.Offset, m.Events[j].Offset+1)
-				}
-			}
-			raw := e
-			raw.Kind, raw.InTxn = KindRaw, false
-			m.Add(e, raw)
-			return m
+			addBehind(m, e)
+			return true
 		}},
-		{"garbage", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"garbage", func(m *History, rng *rand.Rand) bool {
 			i, t := realResult(m, rng)
 			if i < 0 {
-				return nil
+				return false
 			}
-			rewrite(m, place{m.Events[i].Partition, m.Events[i].Offset}, t.Customer, m.Events[i].Value[:len(m.Events[i].Value)/2])
-			return m
+			rewrite(m, m.Events[i].place(), t.Customer, m.Events[i].Value[:len(m.Events[i].Value)/2])
+			return true
 		}},
-		{"retract from the concurrent reader", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"retract from the concurrent reader", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindLive)
 			if i < 0 {
-				return nil
+				return false
 			}
-			e := m.Events[i]
-			dropPlace(m, place{e.Partition, e.Offset}, KindOut)
-			return m
+			dropPlace(m, m.Events[i].place(), KindOut)
+			return true
 		}},
-		{"repeat to the concurrent reader", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"repeat to the concurrent reader", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindLive)
 			if i < 0 {
-				return nil
+				return false
 			}
 			m.Add(m.Events[i])
-			return m
+			return true
 		}},
-		{"leave a transaction open", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"leave a transaction open", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindEnd)
 			if i < 0 {
-				return nil
+				return false
 			}
 			m.Events[i].Stable -= 1 + rng.Int64N(3)
-			return m
+			return true
 		}},
-		{"show an aborted record", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"show an aborted record", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindOut)
 			if i < 0 {
-				return nil
+				return false
 			}
 			for j := range m.Events {
 				e := &m.Events[j]
 				if e.Kind == KindRaw && e.Partition == m.Events[i].Partition && e.Offset == m.Events[i].Offset {
 					if !e.InTxn {
-						return nil
+						return false
 					}
 					e.ProducerID += 1_000_000 // of a transaction that never ended
-					return m
+					return true
 				}
 			}
-			return nil
+			return false
 		}},
-		{"one id too many", func(h *History, _ *rand.Rand) *History {
-			m := clone(h)
+		{"one id too many", func(m *History, _ *rand.Rand) bool {
 			if !m.Has(KindRun) || !m.Has(KindTxn) {
-				return nil
+				return false
 			}
 			for i := range m.Of(KindRun)[0].Parallelism * m.Of(KindRun)[0].Pool {
 				m.Add(Event{Kind: KindTxn, ID: "spare-" + strconv.Itoa(i), State: "Empty"})
 			}
-			return m
+			return true
 		}},
-		{"group offset ahead", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"group offset ahead", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindGroup)
 			if i < 0 {
-				return nil
+				return false
 			}
 			m.Events[i].Offset += 1 << 40
-			return m
+			return true
 		}},
-		{"group offset of a checkpoint to come", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"group offset of a checkpoint to come", func(m *History, rng *rand.Rand) bool {
 			for range 1000 {
 				i := pick(m, rng, KindGroup)
 				if i < 0 {
-					return nil
+					return false
 				}
 				g := &m.Events[i]
 				covered, next := int64(-1), int64(-1)
@@ -270,16 +259,15 @@ func Mutants() []Mutant {
 				}
 				if next > covered {
 					g.Offset = covered + 1 + rng.Int64N(next-covered)
-					return m
+					return true
 				}
 			}
-			return nil
+			return false
 		}},
-		{"lose the checkpoint before a commit", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"lose the checkpoint before a commit", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindGroup)
 			if i < 0 {
-				return nil
+				return false
 			}
 			g := m.Events[i]
 			left := len(m.Of(KindCheckpoint))
@@ -287,79 +275,73 @@ func Mutants() []Mutant {
 				return e.Kind == KindCheckpoint && !e.At.After(g.At) && e.Offsets[g.Partition] >= g.Offset
 			})
 			if n := len(m.Of(KindCheckpoint)); n == left || n == 0 {
-				return nil
+				return false
 			}
-			return m
+			return true
 		}},
-		{"lose an input record", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"lose an input record", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindIn)
 			if i < 0 {
-				return nil
+				return false
 			}
 			m.Events = slices.Delete(m.Events, i, i+1)
-			return m
+			return true
 		}},
-		{"lose a record in an operator", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"lose a record in an operator", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindOperator)
 			if i < 0 {
-				return nil
+				return false
 			}
 			m.Events[i].Out--
-			return m
+			return true
 		}},
-		{"drop a record as late", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"drop a record as late", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindOperator)
 			if i < 0 || !m.Has(KindOut) {
-				return nil
+				return false
 			}
 			m.Events[i].Out--
 			m.Events[i].Late++
-			return m
+			return true
 		}},
-		{"drop a record as late, and its count with it", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"drop a record as late, and its count with it", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindOperator)
 			k, t := realResult(m, rng)
 			if i < 0 || k < 0 {
-				return nil
+				return false
 			}
 			m.Events[i].Out--
 			m.Events[i].Late++
 			t.Count--
-			rewrite(m, place{m.Events[k].Partition, m.Events[k].Offset}, t.Customer, encode(t))
-			return m
+			rewrite(m, m.Events[k].place(), t.Customer, encode(t))
+			return true
 		}},
-		{"lose a dead letter", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"lose a dead letter", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindDead)
 			if i < 0 {
-				return nil
+				return false
 			}
-			dropPlace(m, place{m.Events[i].Partition, m.Events[i].Offset}, KindDead)
+			dropPlace(m, m.Events[i].place(), KindDead)
 			if !m.Has(KindDead) {
-				return nil
+				return false
 			}
-			return m
+			return true
 		}},
-		{"put a good record aside", func(h *History, rng *rand.Rand) *History {
-			m := clone(h)
+		{"put a good record aside", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindDead)
 			for range 1000 {
 				k := pick(m, rng, KindIn)
 				if i < 0 || k < 0 {
-					return nil
+					return false
 				}
 				e := m.Events[k]
 				if json.Unmarshal([]byte(e.Value), new(Purchase)) == nil {
 					e.Kind = KindDead
 					m.Add(e)
-					return m
+					return true
 				}
 			}
-			return nil
+			return false
 		}},
 	}
 }

@@ -24,8 +24,13 @@ type IntervalJoin[K comparable, A, B any] struct {
 // Between joins each record of the left stream, at time t, with those of the right one from t+lower to t+upper, both included.
 // Bounds may be negative.
 func (j IntervalJoin[K, A, B]) Between(lower, upper time.Duration) IntervalJoined[K, A, B] {
-	if lower > upper {
+	switch {
+	case lower > upper:
 		j.c.first.env.mistake("Between: the lower bound %v is above the upper bound %v", lower, upper)
+	case lower%time.Millisecond != 0:
+		j.c.first.env.mistake("Between: the lower bound %v is not a whole number of milliseconds", lower)
+	case upper%time.Millisecond != 0:
+		j.c.first.env.mistake("Between: the upper bound %v is not a whole number of milliseconds", upper)
 	}
 	return IntervalJoined[K, A, B]{c: j.c, j: operator.IntervalJoin[A, B]{Lower: lower.Milliseconds(), Upper: upper.Milliseconds()}}
 }
@@ -48,16 +53,16 @@ func (j IntervalJoined[K, A, B]) UpperBoundExclusive() IntervalJoined[K, A, B] {
 	return j
 }
 
-// SideOutputLeftLateData sends late records of the left stream to a side output; without it they are dropped and counted
-// (numLateRecordsDropped).
+// SideOutputLeftLateData sends late records of the left stream to a side output; without it, and when nobody reads it, they are dropped
+// and counted (numLateRecordsDropped).
 func (j IntervalJoined[K, A, B]) SideOutputLeftLateData(tag OutputTag[A]) IntervalJoined[K, A, B] {
-	j.j.LeftLate = tag.ID
+	j.j.LeftLate = lateTag(j.c.first.env, "SideOutputLeftLateData", tag).ID
 	return j
 }
 
 // SideOutputRightLateData is SideOutputLeftLateData for the right stream.
 func (j IntervalJoined[K, A, B]) SideOutputRightLateData(tag OutputTag[B]) IntervalJoined[K, A, B] {
-	j.j.RightLate = tag.ID
+	j.j.RightLate = lateTag(j.c.first.env, "SideOutputRightLateData", tag).ID
 	return j
 }
 
@@ -66,6 +71,7 @@ func (j IntervalJoined[K, A, B]) Process[R any](fn func(ctx *JoinContext, left A
 	if j.j.Lower > j.j.Upper {
 		j.c.first.env.mistake("IntervalJoin: with its exclusive bounds the interval is empty")
 	}
+	sameTag(j.c.first.env, OutputTag[A]{ID: j.j.LeftLate}, OutputTag[B]{ID: j.j.RightLate})
 	out := connectedKeyed[K, A, B, R](j.c, "intervaljoin", "Interval Join", operator.JoinInterval(j.c.first.sel, j.c.second.sel, j.j, fn))
 	out.node.Detail = fmt.Sprintf("[%v, %v]", time.Duration(j.j.Lower)*time.Millisecond, time.Duration(j.j.Upper)*time.Millisecond)
 	return out

@@ -45,21 +45,27 @@ type WindowedStream[K comparable, T any] struct {
 func (s KeyedStream[K, T]) Window(a WindowAssigner) WindowedStream[K, T] {
 	w := WindowedStream[K, T]{s: s, name: a.name}
 	w.spec.Key = s.sel
-	w.spec.Assigner = operator.WindowAssigner[T]{Kind: a.kind, EventTime: a.event, Sliding: a.sliding, Session: operator.Session[T]{Gap: a.gap}}
+	w.spec.Assigner = assigner[T](s.env, a)
+	return w
+}
+
+// assigner is a as the operator's, over records of T.
+func assigner[T any](env *Environment, a WindowAssigner) operator.WindowAssigner[T] {
+	o := operator.WindowAssigner[T]{Kind: a.kind, EventTime: a.event, Sliding: a.sliding, Session: operator.Session[T]{Gap: a.gap}}
 	if a.err != nil {
-		s.env.mistake("%v", a.err)
+		env.mistake("%v", a.err)
 	}
 	switch gap := a.dynamic.(type) {
 	case nil:
 	case func(T) time.Duration:
 		if gap == nil {
-			s.env.mistake("a session with a dynamic gap needs a gap function")
+			env.mistake("a session with a dynamic gap needs a gap function")
 		}
-		w.spec.Assigner.Session.Dynamic = func(v T) int64 { return gap(v).Milliseconds() }
+		o.Session.Dynamic = func(v T) int64 { return gap(v).Milliseconds() }
 	default:
-		s.env.mistake("the session's gap function is %T, the stream's records are %s", a.dynamic, typeName[T]())
+		env.mistake("the session's gap function is %T, the stream's records are %s", a.dynamic, typeName[T]())
 	}
-	return w
+	return o
 }
 
 func typeName[T any]() string { return fmt.Sprintf("%T", *new(T)) }
@@ -90,41 +96,54 @@ func (s KeyedStream[K, T]) CountWindowSliding(size, slide int64) WindowedStream[
 
 // Trigger replaces the assigner's own trigger.
 func (w WindowedStream[K, T]) Trigger(t WindowTrigger[T]) WindowedStream[K, T] {
+	setTrigger(w.s.env, &w.spec, t, &w.extra)
+	return w
+}
+
+func setTrigger[K comparable, T any](env *Environment, spec *operator.WindowSpec[K, T], t WindowTrigger[T], extra *string) {
 	switch {
 	case t.err != nil:
-		w.s.env.mistake("%v", t.err)
-		return w
+		env.mistake("%v", t.err)
 	case t.newFn == nil:
-		w.s.env.mistake("Trigger needs a trigger")
-		return w
-	case w.spec.Assigner.Kind == operator.SessionWindows && !t.newFn().CanMerge():
-		w.s.env.mistake("sessions merge, and the trigger cannot: %T", t.newFn())
-		return w
+		env.mistake("Trigger needs a trigger")
+	case spec.Assigner.Kind == operator.SessionWindows && !t.newFn().CanMerge():
+		env.mistake("sessions merge, and the trigger cannot: %T", t.newFn())
+	default:
+		spec.Trigger = t.newFn
+		*extra += " with trigger"
 	}
-	w.spec.Trigger = t.newFn
-	w.extra += " with trigger"
-	return w
 }
 
 // Evictor lets an evictor choose from a window's records when it is emitted. All records are kept then, also for Reduce and Aggregate.
 func (w WindowedStream[K, T]) Evictor(e WindowEvictor[T]) WindowedStream[K, T] {
-	if e.err != nil || e.make == nil {
-		w.s.env.mistake("%v", cmp.Or(e.err, fmt.Errorf("Evictor needs an evictor")))
-		return w
-	}
-	w.spec.Evictor = e.make(e.after)
-	w.extra += " with evictor"
+	setEvictor(w.s.env, &w.spec, e, &w.extra)
 	return w
+}
+
+func setEvictor[K comparable, T any](env *Environment, spec *operator.WindowSpec[K, T], e WindowEvictor[T], extra *string) {
+	if e.err != nil || e.make == nil {
+		env.mistake("%v", cmp.Or(e.err, fmt.Errorf("Evictor needs an evictor")))
+		return
+	}
+	spec.Evictor = e.make(e.after)
+	*extra += " with evictor"
 }
 
 // AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again.
 func (w WindowedStream[K, T]) AllowedLateness(d time.Duration) WindowedStream[K, T] {
-	if d < 0 {
-		w.s.env.mistake("allowed lateness %v is negative", d)
-		return w
-	}
-	w.spec.Lateness = d.Milliseconds()
+	setLateness(w.s.env, &w.spec, d)
 	return w
+}
+
+func setLateness[K comparable, T any](env *Environment, spec *operator.WindowSpec[K, T], d time.Duration) {
+	switch {
+	case d < 0:
+		env.mistake("allowed lateness %v is negative", d)
+	case d%time.Millisecond != 0:
+		env.mistake("allowed lateness %v is not a whole number of milliseconds", d)
+	default:
+		spec.Lateness = d.Milliseconds()
+	}
 }
 
 // SideOutputLateData sends records whose windows are all gone to a side output of the window's operator, instead of dropping and counting

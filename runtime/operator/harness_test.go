@@ -126,7 +126,11 @@ type harness[T, R any] struct {
 	id    int64
 	now   int64
 	side  func() map[string]any // side outputs of a subtask; nil for none
+	input func(Operator) Receiver[T]
 }
+
+// firstInput is the input of operators that have one.
+func firstInput[T any](op Operator) Receiver[T] { return op.Input(0).(Receiver[T]) }
 
 func newHarness[T, R any](t testing.TB, f Factory, backend string, parallelism int, hash func(T) uint32) *harness[T, R] {
 	t.Helper()
@@ -136,11 +140,17 @@ func newHarness[T, R any](t testing.TB, f Factory, backend string, parallelism i
 // newSideHarness is newHarness with side outputs that are read.
 func newSideHarness[T, R any](t testing.TB, f Factory, backend string, parallelism int, hash func(T) uint32, side func() map[string]any) *harness[T, R] {
 	t.Helper()
+	return newInputHarness[T, R](t, f, backend, parallelism, hash, side, firstInput[T])
+}
+
+// newInputHarness is newSideHarness for operators of several inputs: input deals the records out to them.
+func newInputHarness[T, R any](t testing.TB, f Factory, backend string, parallelism int, hash func(T) uint32, side func() map[string]any, input func(Operator) Receiver[T]) *harness[T, R] {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "operator")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}, side: side}
+	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}, side: side, input: input}
 	mem.Register(h.reg)
 	h.open(parallelism, nil)
 	return h
@@ -169,7 +179,7 @@ func (h *harness[T, R]) open(parallelism int, restore []metadata.Subtask) {
 		if err := op.Open(context.Background()); err != nil {
 			h.t.Fatal(err)
 		}
-		h.tasks = append(h.tasks, &instance[T, R]{op: op, in: op.Input(0).(Receiver[T]), out: out, svc: svc, ctx: ctx, part: i, of: parallelism})
+		h.tasks = append(h.tasks, &instance[T, R]{op: op, in: h.input(op), out: out, svc: svc, ctx: ctx, part: i, of: parallelism})
 	}
 }
 
@@ -255,4 +265,38 @@ func (h *harness[T, R]) restart(parallelism int, canonical bool) {
 		h.t.Fatal(err)
 	}
 	h.open(parallelism, subs)
+}
+
+// twoInputs deals records out to an operator's two inputs. The watermark of the input that leads is always ahead of the other one's, which is
+// the operator's own.
+type twoInputs[T, A, B any] struct {
+	one   Receiver[A]
+	two   Receiver[B]
+	split func(T) (a A, b B, second bool)
+	lead  int
+}
+
+func (i *twoInputs[T, A, B]) Process(v T, m Meta) error {
+	a, b, second := i.split(v)
+	if second {
+		return i.two.Process(b, m)
+	}
+	return i.one.Process(a, m)
+}
+
+func (i *twoInputs[T, A, B]) Watermark(ts int64) error {
+	marks := [2]func(int64) error{i.one.Watermark, i.two.Watermark}
+	if err := marks[i.lead](plus(ts, 7)); err != nil {
+		return err
+	}
+	return marks[1-i.lead](ts)
+}
+
+func (i *twoInputs[T, A, B]) Idle(bool) error { return nil }
+
+// inputsOf is the input of a harness for an operator of two inputs.
+func inputsOf[T, A, B any](split func(T) (A, B, bool), lead int) func(Operator) Receiver[T] {
+	return func(op Operator) Receiver[T] {
+		return &twoInputs[T, A, B]{op.Input(0).(Receiver[A]), op.Input(1).(Receiver[B]), split, lead}
+	}
 }

@@ -150,13 +150,11 @@ func buffer[V any](s MapState[int64, []V], ts int64, v V) error {
 	return s.Put(ts, append(vs[:len(vs):len(vs)], v))
 }
 
-// reject sends a late record to its side output, or counts it.
+// reject sends a late record to its side output, or counts it when there is none that is read.
 func reject[V any](e *emission, tag string, v V, dropped connector.Counter) {
-	if tag == "" {
+	if !sendLate(e, OutputTag[V]{tag}, v, e.m) {
 		dropped.Add(1)
-		return
 	}
-	e.send(OutputTag[V]{tag}, v, e.m)
 }
 
 // plus adds without wrapping around.

@@ -172,6 +172,23 @@ func (c *windowClock) list(r state.Range) metadata.ListState {
 type LateTag[T any] struct {
 	Tag OutputTag[T]
 	Set bool
+	by  func(e *emission, v T, m Meta) (sent bool) // instead of Tag, for records of several types
+}
+
+func (l *LateTag[T]) send(e *emission, v T, m Meta) (sent bool) {
+	if l.by != nil {
+		return l.by(e, v, m)
+	}
+	return l.Set && sendLate(e, l.Tag, v, m)
+}
+
+// sendLate sends a late record to a side output; sent is false when there is none, or when nobody reads it.
+func sendLate[T any](e *emission, tag OutputTag[T], v T, m Meta) (sent bool) {
+	if tag.ID == "" || e.ctx.Side[tag.ID] == nil {
+		return false
+	}
+	e.send(tag, v, m)
+	return true
 }
 
 // windowBase is what the window operators share.
@@ -220,8 +237,7 @@ func (o *windowBase[K, T, R]) Snapshot(b Barrier) (Snapshot, error) {
 
 // dropLate takes a record that is too late: to the side output, or to the counter when there is none that is read.
 func (o *windowBase[K, T, R]) dropLate(v T, m Meta) error {
-	if o.lateTag.Set && o.Ctx.Side[o.lateTag.Tag.ID] != nil {
-		o.side.send(o.lateTag.Tag, v, m)
+	if o.lateTag.send(&o.side, v, m) {
 		return o.side.err
 	}
 	o.late++

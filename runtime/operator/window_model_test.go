@@ -63,33 +63,114 @@ func (p *windowProbe[V]) Process(ctx *WindowContext[string], elements iter.Seq[V
 func (p *windowProbe[V]) Clear(ctx *WindowContext[string]) error { return nil }
 func (p *windowProbe[V]) Close() error                           { return nil }
 
-func (c *refConfig) factory(t testing.TB) Factory {
-	spec := WindowSpec[string, reading]{Key: sensorKey(t), Assigner: c.assigner, Lateness: c.lateness, Late: LateTag[reading]{lateTag, c.sideLate}}
-	var trigger func() Trigger[reading]
+// specOf is the configuration over records of T, each of which stands for a reading.
+func specOf[T any](c *refConfig, key KeySelector[string, T], of func(T) reading) WindowSpec[string, T] {
+	spec := WindowSpec[string, T]{Key: key, Lateness: c.lateness, Assigner: WindowAssigner[T]{Kind: c.assigner.Kind, EventTime: c.assigner.EventTime, Sliding: c.assigner.Sliding}}
+	spec.Assigner.Session.Gap = c.assigner.Session.Gap
+	if gap := c.assigner.Session.Dynamic; gap != nil {
+		spec.Assigner.Session.Dynamic = func(v T) int64 { return gap(of(v)) }
+	}
+	delta := func(a, b T) float64 { return absDelta(of(a), of(b)) }
+	var trigger func() Trigger[T]
 	switch c.trigger {
 	case eventTrigger:
-		trigger = NewEventTimeTrigger[reading]
+		trigger = NewEventTimeTrigger[T]
 	case procTrigger:
-		trigger = NewProcessingTimeTrigger[reading]
+		trigger = NewProcessingTimeTrigger[T]
 	case countingTrigger:
-		trigger = func() Trigger[reading] { return NewCountTrigger[reading](c.n) }
+		trigger = func() Trigger[T] { return NewCountTrigger[T](c.n) }
 	case continuousEvent, continuousProc:
-		trigger = func() Trigger[reading] { return NewContinuousTrigger[reading](c.n, c.trigger == continuousEvent) }
+		trigger = func() Trigger[T] { return NewContinuousTrigger[T](c.n, c.trigger == continuousEvent) }
 	case deltaKind:
-		trigger = func() Trigger[reading] { return NewDeltaTrigger(float64(c.n), absDelta) }
+		trigger = func() Trigger[T] { return NewDeltaTrigger(float64(c.n), delta) }
 	}
 	spec.Trigger = trigger
 	if c.purging {
-		spec.Trigger = func() Trigger[reading] { return NewPurgingTrigger(trigger()) }
+		spec.Trigger = func() Trigger[T] { return NewPurgingTrigger(trigger()) }
 	}
 	switch c.evictor {
 	case evictCount:
-		spec.Evictor = NewCountEvictor[reading](int(c.keep), c.after)
+		spec.Evictor = NewCountEvictor[T](int(c.keep), c.after)
 	case evictTime:
-		spec.Evictor = NewTimeEvictor[reading](c.keep, c.after)
+		spec.Evictor = NewTimeEvictor[T](c.keep, c.after)
 	case evictDelta:
-		spec.Evictor = NewDeltaEvictor(float64(c.keep), absDelta, c.after)
+		spec.Evictor = NewDeltaEvictor(float64(c.keep), delta, c.after)
 	}
+	return spec
+}
+
+// odder is what the second stream of a join has of a reading with an odd value.
+type odder struct {
+	N    int64
+	Note string // not in the first stream
+	Of   string
+}
+
+func splitReading(r reading) (reading, odder, bool) {
+	return r, odder{r.Value, "odd one of " + r.Sensor, r.Sensor}, r.Value&1 == 1
+}
+
+var lateOddTag = OutputTag[odder]{ID: "late-odd"}
+
+// coFactory is a join or a coGroup of the readings with even values and those with odd ones.
+func (c *refConfig) coFactory(t testing.TB) Factory {
+	key := sensorKey(t)
+	spec := CoWindowSpec[string, reading, odder]{One: key, Two: KeySelector[string, odder]{Fn: func(o odder) string { return o.Of }, Codec: key.Codec}}
+	spec.Windows = specOf(c, KeySelector[string, TaggedUnion[reading, odder]]{}, func(u TaggedUnion[reading, odder]) reading {
+		if u.IsTwo() && !u.IsOne() {
+			return reading{u.Two.Of, u.Two.N}
+		}
+		return u.One
+	})
+	if c.sideLate {
+		spec.LateOne, spec.LateTwo = lateTag, lateOddTag
+	}
+	check := func(key string, one reading, two odder) error {
+		if one.Sensor != key || two != (odder{two.N, "odd one of " + key, key}) {
+			return fmt.Errorf("%v and %v of key %s", one, two, key)
+		}
+		return nil
+	}
+	if c.fn == coGroupFn {
+		return CoGroupWindow(spec, func(ctx *WindowContext[string], one []reading, two []odder, out *Collector[string]) error {
+			var l, r []int64
+			for _, v := range one {
+				l = append(l, v.Value)
+			}
+			for _, v := range two {
+				r = append(r, v.N)
+			}
+			for i := range min(len(one), len(two)) {
+				if err := check(ctx.Key(), one[i], two[i]); err != nil {
+					return err
+				}
+			}
+			out.Collect(grouped(ctx.Key(), ctx.w, l, r))
+			return nil
+		})
+	}
+	return JoinWindow(spec, func(ctx *WindowContext[string], one reading, two odder, out *Collector[string]) error {
+		if err := check(ctx.Key(), one, two); err != nil {
+			return err
+		}
+		out.Collect(fmt.Sprint(ctx.Key(), ctx.w, one.Value, two.N))
+		if (one.Value+two.N)%3 == 0 {
+			ctx.Output(oddTag, fmt.Sprint(ctx.Key(), one.Value+two.N))
+		}
+		return nil
+	})
+}
+
+func (o *coWindowOp[A, B]) lateRecords() int64 {
+	return o.Operator.(interface{ lateRecords() int64 }).lateRecords()
+}
+
+func (c *refConfig) factory(t testing.TB) Factory {
+	if c.fn >= joinFn {
+		return c.coFactory(t)
+	}
+	spec := specOf(c, sensorKey(t), func(r reading) reading { return r })
+	spec.Late = LateTag[reading]{Tag: lateTag, Set: c.sideLate}
 	aggregate := func() WindowFunctions[string, reading, sumCount, string] {
 		return WindowFunctions[string, reading, sumCount, string]{
 			Create: func() sumCount { return sumCount{} },
@@ -177,7 +258,12 @@ func drawAssigner(t *rapid.T, class string) WindowAssigner[reading] {
 
 // Windows give what the reference gives, element by element: all assigners with all kinds of functions, triggers and evictors, any order of
 // records and watermarks, any parallelism, both backends, with checkpoints, restores and changes of parallelism in between.
-func TestWindowsAgainstReference(t *testing.T) {
+func TestWindowsAgainstReference(t *testing.T) { eachWindowClass(t, false) }
+
+// So do joins and coGroups in windows of all kinds.
+func TestWindowJoinsAgainstReference(t *testing.T) { eachWindowClass(t, true) }
+
+func eachWindowClass(t *testing.T, joins bool) {
 	for _, class := range []string{"e-tumbling", "e-sliding", "e-session", "p-tumbling", "p-sliding", "p-session", "-global"} {
 		for _, plain := range []bool{true, false} {
 			if plain && class == "-global" {
@@ -188,18 +274,22 @@ func TestWindowsAgainstReference(t *testing.T) {
 				name += "-own-trigger"
 			}
 			t.Run(name, func(t *testing.T) {
-				rapid.Check(t, func(rt *rapid.T) { checkWindows(t, rt, class, plain) })
+				rapid.Check(t, func(rt *rapid.T) { checkWindows(t, rt, class, plain, joins) })
 			})
 		}
 	}
 }
 
-func checkWindows(t *testing.T, rt *rapid.T, class string, plain bool) {
+func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 	if class == "-global" {
 		class = "p-global"
 	}
 	c := refConfig{assigner: drawAssigner(rt, class), sideLate: rapid.Bool().Draw(rt, "side output for late ones")}
-	c.fn = functionKind(rapid.IntRange(0, int(functionKinds)-1).Draw(rt, "function"))
+	if joins {
+		c.fn = rapid.SampledFrom([]functionKind{joinFn, coGroupFn}).Draw(rt, "function")
+	} else {
+		c.fn = functionKind(rapid.IntRange(0, int(functionKinds)-1).Draw(rt, "function"))
+	}
 	if c.assigner.EventTime && rapid.Bool().Draw(rt, "lateness allowed") {
 		c.lateness = rapid.Int64Range(1, 30).Draw(rt, "lateness")
 	}
@@ -220,10 +310,14 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain bool) {
 	}
 	defer func(n int) { gatherLimit = n }(gatherLimit)
 	gatherLimit = rapid.SampledFrom([]int{1, 5, gatherLimit}).Draw(rt, "keys gathered at a time")
-	odd, late := &sink[string]{}, &sink[reading]{}
-	h := newSideHarness[reading, string](t, c.factory(t), backend, rapid.IntRange(1, 4).Draw(rt, "parallelism"), sensorHash(t), func() map[string]any {
-		return map[string]any{"odd": Receiver[string](odd), "late": Receiver[reading](late)}
-	})
+	odd, late, lateOdd := &sink[string]{}, &sink[reading]{}, &sink[odder]{}
+	input := firstInput[reading]
+	if joins {
+		input = inputsOf(splitReading, rapid.IntRange(0, 1).Draw(rt, "leading input"))
+	}
+	h := newInputHarness[reading, string](t, c.factory(t), backend, rapid.IntRange(1, 4).Draw(rt, "parallelism"), sensorHash(t), func() map[string]any {
+		return map[string]any{"odd": Receiver[string](odd), "late": Receiver[reading](late), "late-odd": Receiver[odder](lateOdd)}
+	}, input)
 	defer h.close()
 	m := newReference(c)
 	var counted int64
@@ -246,6 +340,9 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain bool) {
 		var gotLate []string
 		for _, e := range late.got {
 			gotLate = append(gotLate, fmt.Sprint(e.v, e.ts))
+		}
+		for _, e := range lateOdd.got {
+			gotLate = append(gotLate, fmt.Sprint(reading{e.v.Of, e.v.N}, e.ts))
 		}
 		wantLate = m.late
 		if !c.sideLate {

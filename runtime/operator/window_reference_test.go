@@ -19,6 +19,8 @@ const (
 	processFn
 	aggregateProcessFn
 	functionKinds
+	joinFn // of two streams
+	coGroupFn
 )
 
 type triggerKind int
@@ -325,6 +327,13 @@ func result(key string, w Window, values []int64, windowFired, keyFired int64) s
 	return fmt.Sprint(key, w, values, windowFired, keyFired)
 }
 
+// grouped is what a coGroup emits, as text.
+func grouped(key string, w Window, one, two []int64) string {
+	slices.Sort(one)
+	slices.Sort(two)
+	return fmt.Sprint(key, w, one, two)
+}
+
 func (m *reference) emit(k *refKey, x *refWindow, key string, elems []TimestampedValue[reading]) {
 	var sum, n int64
 	var values []int64
@@ -339,6 +348,23 @@ func (m *reference) emit(k *refKey, x *refWindow, key string, elems []Timestampe
 	case reduceFn:
 		if n > 0 {
 			m.out = append(m.out, fmt.Sprint(key, sum)+at)
+		}
+	case joinFn, coGroupFn:
+		var sides [2][]int64
+		for _, v := range values {
+			sides[v&1] = append(sides[v&1], v)
+		}
+		if m.fn == coGroupFn {
+			m.out = append(m.out, grouped(key, x.w, sides[0], sides[1])+at)
+			return
+		}
+		for _, l := range sides[0] {
+			for _, r := range sides[1] {
+				m.out = append(m.out, fmt.Sprint(key, x.w, l, r)+at)
+				if (l+r)%3 == 0 {
+					m.odd = append(m.odd, fmt.Sprint(key, l+r))
+				}
+			}
 		}
 	default:
 		if m.fn == aggregateProcessFn {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/fs"
 )
 
 // NoTimestamp marks a record without an event time. All event times are milliseconds since the Unix epoch.
@@ -69,6 +71,7 @@ type PreflightContext struct {
 	CheckpointInterval time.Duration // 0 when checkpoints are off
 	CheckpointTimeout  time.Duration
 	Logger             zerolog.Logger
+	Files              *fs.Registry // the file systems that the job can use
 }
 
 // Enumerator assigns splits. Its methods are called by one goroutine; none may block for long (use EnumeratorContext.Async).
@@ -96,9 +99,18 @@ type EnumeratorContext interface {
 	// Async runs work on another goroutine and then done on the enumerator's goroutine; a nil result of period 0 runs once, else
 	// each period. It stops with the enumerator.
 	Async(period time.Duration, work func(ctx context.Context) (any, error), done func(result any, err error))
+	// SendEvent sends to a subtask's reader, which is an EventReader, in order with Assign and NoMoreSplits.
+	SendEvent(subtask int, payload []byte)
 	// Fail fails the job.
 	Fail(err error)
+	// Files are the file systems that the job can use.
+	Files() *fs.Registry
 	Logger() zerolog.Logger
+}
+
+// EventEnumerator is an optional part of an Enumerator: it takes what readers send by ReaderContext.SendEvent.
+type EventEnumerator interface {
+	HandleEvent(subtask int, payload []byte)
 }
 
 // ReaderContext is what a Reader gets.
@@ -107,8 +119,12 @@ type ReaderContext struct {
 	Parallelism int
 	// RequestSplit asks the enumerator for a split.
 	RequestSplit func()
-	Logger       zerolog.Logger
-	Metrics      Metrics
+	// SendEvent sends to the enumerator, which is an EventEnumerator, in order with RequestSplit.
+	SendEvent func(payload []byte)
+	// Files are the file systems that the job can use.
+	Files   *fs.Registry
+	Logger  zerolog.Logger
+	Metrics Metrics
 	// CheckpointingEnabled is false when the job takes no checkpoints.
 	CheckpointingEnabled bool
 }
@@ -128,6 +144,22 @@ type Reader[T any] interface {
 	CheckpointAborted(checkpointID int64)
 	Close() error
 }
+
+// EventReader is an optional part of a Reader: it takes what the enumerator sends by EnumeratorContext.SendEvent.
+type EventReader interface {
+	HandleEvent(payload []byte) error
+}
+
+// SplitPauser is an optional part of a Reader that can hold back some of its splits. Watermark alignment needs it of a reader with several
+// splits. Source: FLIP-217.
+type SplitPauser interface {
+	// PauseSplits ends the records of the splits in pause, at the latest with the current Poll, and lets those in resume go on. While all of a
+	// reader's splits are paused, Poll says NothingAvailable; resuming makes Available fire.
+	PauseSplits(pause, resume []string)
+}
+
+// Positioner is an optional part of a Reader: where it reads, for errors.
+type Positioner interface{ Position() string }
 
 // Output receives a reader's records.
 type Output[T any] interface {
@@ -174,8 +206,12 @@ type SinkContext struct {
 	// AllCommittables are the restored committables of all subtasks, so that a subtask that cleans up what a former run left
 	// open can leave alone what a sibling is about to commit.
 	AllCommittables [][]byte
-	Logger          zerolog.Logger
-	Metrics         Metrics
+	// JobID and OperatorID tell apart the sinks that write to one place. A job restored from a savepoint has another JobID.
+	JobID, OperatorID string
+	// Files are the file systems that the job can use.
+	Files   *fs.Registry
+	Logger  zerolog.Logger
+	Metrics Metrics
 	// CheckpointingEnabled is false when the job takes no checkpoints.
 	CheckpointingEnabled bool
 }

@@ -114,7 +114,7 @@ func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) error {
 			return worker.Run(ctx, link, cfg, p, reg, o.Logger)
 		},
 		RunCoordinator: func(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.ProcessConfig) error {
-			return worker.RunCoordinator(ctx, link, cfg, p, o.Logger)
+			return worker.RunCoordinator(ctx, link, cfg, p, reg, o.Logger)
 		},
 	})
 	if err != nil || ctx.Err() != nil {

@@ -247,6 +247,10 @@ func runCoordinator(ctx context.Context, name string, build func(*Environment) e
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
-	err = worker.RunCoordinator(ctx, link, cfg, p, processLogger(rpc.RoleCoordinator, cfg))
+	reg, err := fileSystems()
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	err = worker.RunCoordinator(ctx, link, cfg, p, reg, processLogger(rpc.RoleCoordinator, cfg))
 	return errors.Join(err, c.Close())
 }

@@ -46,7 +46,8 @@ func StartSink[T any](tb testing.TB, s connector.Sink[T], parallelism int, from 
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	tb.Cleanup(r.Kill)
 	perC, perW := make([][][]byte, parallelism), make([][][]byte, parallelism)
-	ctx := connector.SinkContext{Context: r.ctx, Parallelism: parallelism, Attempt: opts.Attempt, Logger: Logger(tb), CheckpointingEnabled: true}
+	ctx := connector.SinkContext{Context: r.ctx, Parallelism: parallelism, Attempt: opts.Attempt, Logger: Logger(tb), CheckpointingEnabled: true,
+		JobID: "connectortest", OperatorID: "sink", Files: files()}
 	if from != nil {
 		ctx.RestoredCheckpoint, r.nextID = from.ID, from.ID+1
 		ctx.AllCommittables = from.Committables

@@ -15,7 +15,11 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/local"
+	"github.com/thalweg/thalweg/fs/mem"
 )
 
 // Record is what a source emitted.
@@ -82,6 +86,8 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 		rd, err := src.Reader(connector.ReaderContext{
 			Subtask: sub, Parallelism: parallelism, Logger: Logger(tb), Metrics: m, CheckpointingEnabled: true,
 			RequestSplit: func() { r.mails <- func() { r.enum.HandleSplitRequest(sub) } },
+			SendEvent:    func(b []byte) { r.mails <- func() { r.fromReader(sub, b) } },
+			Files:        files(),
 		})
 		if err != nil {
 			tb.Fatalf("make reader %d: %v", sub, err)
@@ -391,6 +397,39 @@ func (c enumContext[T]) Async(period time.Duration, work func(context.Context) (
 		}
 	})
 }
+
+func (c enumContext[T]) SendEvent(sub int, payload []byte) {
+	h, ok := c.r.readers[sub].r.(connector.EventReader)
+	if !ok {
+		c.Fail(fmt.Errorf("connectortest: the enumerator sends events, but the reader (%T) takes none", c.r.readers[sub].r))
+		return
+	}
+	if err := h.HandleEvent(payload); err != nil {
+		c.Fail(err)
+	}
+}
+
+func (c enumContext[T]) Files() *fs.Registry { return files() }
+
+func (r *SourceRun[T]) fromReader(sub int, payload []byte) {
+	h, ok := r.enum.(connector.EventEnumerator)
+	if !ok {
+		r.err = errors.Join(r.err, fmt.Errorf("connectortest: reader %d sends events, but the enumerator (%T) takes none", sub, r.enum))
+		return
+	}
+	h.HandleEvent(sub, payload)
+}
+
+// files are the file systems of a run: file:// and mem://, one for all runs of a process.
+var files = sync.OnceValue(func() *fs.Registry {
+	reg := &fs.Registry{}
+	local.Register(reg, local.WithoutSync())
+	mem.Register(reg)
+	return reg
+})
+
+// Files are the file systems that SourceRun and SinkRun give to connectors: file:// and mem://.
+func Files() *fs.Registry { return files() }
 
 func (c enumContext[T]) Fail(err error) { c.r.err = errors.Join(c.r.err, err) }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
@@ -42,7 +43,8 @@ type Context struct {
 	ID                 graph.OperatorID
 	Name, UID          string
 	Index              int // position in the chain, head first
-	JobName            string
+	JobID, JobName     string
+	Files              *fs.Registry
 	Subtask            int
 	Parallelism        int
 	MaxParallelism     int

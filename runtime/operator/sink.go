@@ -53,6 +53,7 @@ func (o *sinkOp[T]) Open(ctx context.Context) error {
 	sc := connector.SinkContext{
 		Context: o.ctx.Services.Context(), Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Attempt: o.ctx.Attempt,
 		RestoredCheckpoint: o.ctx.RestoredCheckpoint, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics, CheckpointingEnabled: o.ctx.Checkpointing,
+		JobID: o.ctx.JobID, OperatorID: o.ctx.ID.String(), Files: o.ctx.Files,
 	}
 	o.ctx.Metrics.Gauge("numRecordsSend", func() float64 { return float64(o.published.Load()) })
 	if cs, ok := o.sink.(connector.CommittingSink[T]); ok {

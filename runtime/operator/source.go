@@ -31,6 +31,7 @@ type SourceEvent struct {
 	Assign       []connector.Split `json:"assign,omitempty"`
 	NoMoreSplits bool              `json:"noMore,omitempty"`
 	Request      bool              `json:"request,omitempty"` // reader to enumerator
+	Custom       []byte            `json:"custom,omitempty"`  // of the connector, either way
 }
 
 const splitsState = "source-splits"
@@ -64,6 +65,8 @@ func (o *sourceOp[T]) Open(ctx context.Context) error {
 		Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics,
 		CheckpointingEnabled: o.ctx.Checkpointing,
 		RequestSplit:         func() { o.send(SourceEvent{Request: true}) },
+		SendEvent:            func(b []byte) { o.send(SourceEvent{Custom: b}) },
+		Files:                o.ctx.Files,
 	})
 	if err != nil {
 		return o.ctx.wrap(err)
@@ -104,6 +107,13 @@ func (o *sourceOp[T]) HandleEvent(payload []byte) error {
 	if e.NoMoreSplits {
 		o.noMore = true
 		o.reader.NoMoreSplits()
+	}
+	if e.Custom != nil {
+		r, ok := o.reader.(connector.EventReader)
+		if !ok {
+			return o.ctx.wrap(fmt.Errorf("the enumerator sent an event to a reader (%T) that takes none", o.reader))
+		}
+		return o.ctx.wrap(r.HandleEvent(e.Custom))
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ type Deployment struct {
 
 // Environment is what a worker gives to its tasks.
 type Environment struct {
+	JobID       string
 	Config      config.Configuration
 	Network     *network.Environment
 	FS          *fs.Registry

@@ -14,6 +14,7 @@ import (
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -23,10 +24,10 @@ import (
 
 // RunCoordinator serves as the job's coordinator process until the link or ctx ends: it runs the preflight checks and the enumerators.
 // One loop calls all of them, so what they send and what a snapshot says are in one order.
-func RunCoordinator(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.ProcessConfig, p *graph.Program, log zerolog.Logger) error {
+func RunCoordinator(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.ProcessConfig, p *graph.Program, reg *fs.Registry, log zerolog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &coordinators{link: link, program: p, cfg: cfg, log: log, events: make(chan func(), 256)}
+	c := &coordinators{link: link, program: p, cfg: cfg, files: reg, log: log, events: make(chan func(), 256)}
 	hello := &pb.WorkerHello{Protocol: version.Protocol, Sdk: version.Version, Pid: int32(os.Getpid()), Fingerprint: p.Graph.Fingerprint, JobId: cfg.JobID}
 	if err := link.Send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Hello{Hello: hello}}); err != nil {
 		return fmt.Errorf("worker: greet the JobMaster: %w", err)
@@ -57,6 +58,7 @@ type coordinators struct {
 	link    rpc.CoordinatorUplink
 	program *graph.Program
 	cfg     rpc.ProcessConfig
+	files   *fs.Registry
 	log     zerolog.Logger
 	events  chan func() // everything below belongs to the loop that runs these
 	all     []*enumerator
@@ -125,7 +127,7 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 	c.stopAll()
 	c.attempt = m.GetAttempt()
 	conf := config.Configuration(c.cfg.Config)
-	env := connector.PreflightContext{CheckpointInterval: config.CheckpointInterval.Value(conf), CheckpointTimeout: config.CheckpointTimeout.Value(conf)}
+	env := connector.PreflightContext{CheckpointInterval: config.CheckpointInterval.Value(conf), CheckpointTimeout: config.CheckpointTimeout.Value(conf), Files: c.files}
 	for _, v := range c.program.Graph.Vertices {
 		for _, op := range v.Operators {
 			half, ok := c.program.Nodes[op.ID].Coordinator.(operator.Coordinator)
@@ -236,6 +238,14 @@ func (e *enumerator) event(m *pb.OperatorEvent) {
 	if ev.Request {
 		e.guard(func() error { e.e.HandleSplitRequest(int(m.GetSubtask())); return nil })
 	}
+	if ev.Custom != nil {
+		h, ok := e.e.(connector.EventEnumerator)
+		if !ok {
+			e.Fail(fmt.Errorf("subtask %d sent an event to an enumerator (%T) that takes none", m.GetSubtask(), e.e))
+			return
+		}
+		e.guard(func() error { h.HandleEvent(int(m.GetSubtask()), ev.Custom); return nil })
+	}
 }
 
 func (e *enumerator) ready(subtask int) {
@@ -289,6 +299,14 @@ func (e *enumerator) Assign(subtask int, splits ...connector.Split) {
 func (e *enumerator) NoMoreSplits(subtask int) {
 	e.post(subtask, operator.SourceEvent{NoMoreSplits: true})
 }
+
+// SendEvent implements connector.EnumeratorContext.
+func (e *enumerator) SendEvent(subtask int, payload []byte) {
+	e.post(subtask, operator.SourceEvent{Custom: payload})
+}
+
+// Files implements connector.EnumeratorContext.
+func (e *enumerator) Files() *fs.Registry { return e.c.files }
 
 // Async implements connector.EnumeratorContext.
 func (e *enumerator) Async(period time.Duration, work func(context.Context) (any, error), done func(any, error)) {

@@ -68,7 +68,7 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 	}, log)
 	w := &worker{link: link, program: p, log: log, tasks: map[graph.ExecutionID]*task.Task{}}
 	w.env = task.Environment{
-		Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
+		JobID: cfg.JobID, Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
 		StateMemory: stateMemory(conf, cfg),
 	}
 	return w

@@ -1,0 +1,223 @@
+package file_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/connector/connectortest"
+	"github.com/thalweg/thalweg/connector/file"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/serde"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// write makes a file below a folder of the test's own.
+func write(t testing.TB, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lines(opts ...file.SourceOption) connector.Source[string] {
+	return file.Source(serde.String(), opts...)
+}
+
+func TestSourceConformance(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	for f := range 4 {
+		var text strings.Builder
+		for n := range 40 * f {
+			l := fmt.Sprintf("%d-%03d-%s", f, n, strings.Repeat("x", n*7%23))
+			want = append(want, l)
+			text.WriteString(l + "\n")
+		}
+		write(t, dir, fmt.Sprintf("%d #%%41?/data.txt", f), strings.TrimSuffix(text.String(), "\n"))
+	}
+	write(t, dir, "_tmp/data.txt", "not read\n")
+	write(t, dir, ".hidden", "not read\n")
+	connectortest.TestSource(t, connectortest.SourceSuite[string]{
+		New:     func() connector.Source[string] { return lines(file.Paths(dir), file.SplitSize(300)) },
+		Key:     func(s string) string { return s },
+		Want:    want,
+		Ordered: func(a, b string) bool { return a < b },
+	})
+}
+
+// Whatever the sizes of lines, ranges and files, each line is read once; with a header, all but the first of each file.
+func TestLinesBelongToOneRange(t *testing.T) {
+	base := t.TempDir()
+	i := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		i++
+		dir := filepath.Join(base, fmt.Sprint(i))
+		header := rapid.Bool().Draw(rt, "header")
+		var want []string
+		for f := range rapid.IntRange(1, 3).Draw(rt, "files") {
+			ls := rapid.SliceOfN(rapid.StringMatching(`[ab]{0,9}`), 0, 12).Draw(rt, "lines")
+			end := rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(rt, "end")
+			text := strings.Join(ls, end)
+			if last := rapid.Bool().Draw(rt, "ended"); last && len(ls) > 0 {
+				text += end
+			} else if len(ls) > 0 && ls[len(ls)-1] == "" {
+				ls = ls[:len(ls)-1] // nothing after the last end
+			}
+			write(t, dir, fmt.Sprint(f), text)
+			if header && len(ls) > 0 {
+				ls = ls[1:]
+			}
+			want = append(want, ls...)
+		}
+		opts := []file.SourceOption{file.Paths("file://" + dir), file.SplitSize(int64(rapid.IntRange(1, 40).Draw(rt, "range")))}
+		if header {
+			opts = append(opts, file.SkipHeader())
+		}
+		r := connectortest.StartSource(t, lines(opts...), rapid.IntRange(1, 3).Draw(rt, "parallelism"), nil)
+		r.MaxPoll = rapid.IntRange(1, 5).Draw(rt, "poll")
+		r.Until("the end", r.Ended)
+		r.Close()
+		if got := r.Values(); !same(got, want) {
+			rt.Fatalf("read %q, want %q", got, want)
+		}
+	})
+}
+
+func same(a, b []string) bool {
+	n := map[string]int{}
+	for _, s := range a {
+		n[s]++
+	}
+	for _, s := range b {
+		n[s]--
+	}
+	for _, v := range n {
+		if v != 0 {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func TestPackedFilesAreReadAndRestored(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	for n := range 30_000 {
+		l := fmt.Sprintf("%d %s", n, strings.Repeat("y", n%40))
+		want = append(want, l)
+		fmt.Fprintln(z, l) //nolint:errcheck // into memory
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "a.gz", b.String())
+	src := lines(file.Paths(dir), file.SplitSize(1000))
+	r := connectortest.StartSource(t, src, 2, nil)
+	r.Until("half of it", func() bool { return len(r.Records) > 15_000 })
+	cp := r.Checkpoint()
+	got := r.Values()[:cp.Emitted]
+	r.Close()
+	r = connectortest.StartSource(t, src, 1, cp)
+	r.Until("the end", r.Ended)
+	if got = append(got, r.Values()...); !same(got, want) {
+		t.Errorf("%d lines, want %d", len(got), len(want))
+	}
+	write(t, dir, "a.gz", b.String()[:b.Len()-100])
+	r = connectortest.StartSource(t, src, 1, nil)
+	if err := r.UntilFailed(); !strings.Contains(err.Error(), "a.gz") {
+		t.Errorf("a file that is cut short: %v", err)
+	}
+}
+
+// A monitored folder: files are read when they are complete, each once, also after a restore.
+func TestMonitorReadsEachFileOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "1", "a\nb\n")
+	src := lines(file.Paths(dir), file.Monitor(time.Millisecond))
+	r := connectortest.StartSource(t, src, 2, nil)
+	r.Until("the first file", func() bool { return len(r.Records) == 2 })
+	write(t, dir, "2", "c\n")
+	r.Until("the second file", func() bool { return len(r.Records) == 3 })
+	cp := r.Checkpoint()
+	r.Close()
+	write(t, dir, "3", "d\n")
+	r = connectortest.StartSource(t, src, 1, cp)
+	r.Until("the third file", func() bool { return len(r.Records) == 1 })
+	if r.Within(20*time.Millisecond, func() bool { return len(r.Records) > 1 || r.Ended() }) {
+		t.Errorf("after a restore: %q, ended %v", r.Values(), r.Ended())
+	}
+}
+
+type order struct {
+	ID int64 `json:"id"`
+}
+
+func TestBadRecordsNameTheirPlace(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "orders", "{\"id\":1}\n\n{broken\n{\"id\":2}\n")
+	r := connectortest.StartSource(t, file.Source(serde.JSON[order](), file.Paths(dir)), 1, nil)
+	if err := r.UntilFailed(); !strings.Contains(err.Error(), "/orders: the line at byte 10 cannot be decoded") {
+		t.Error(err)
+	}
+	r = connectortest.StartSource(t, file.Source(serde.JSON[order](), file.Paths(dir), file.SkipBadRecords()), 1, nil)
+	r.Until("the end", r.Ended)
+	if len(r.Records) != 2 || r.Metrics[0].Value("recordsSkipped") != 1 {
+		t.Errorf("%v, %v skipped", r.Values(), r.Metrics[0].Value("recordsSkipped"))
+	}
+}
+
+func TestFilesThatChangeAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "f", strings.Repeat("line\n", 100))
+	src := lines(file.Paths(dir), file.SplitSize(100))
+	r := connectortest.StartSource(t, src, 1, nil)
+	r.MaxPoll = 1
+	r.Until("some", func() bool { return len(r.Records) > 10 })
+	cp := r.Checkpoint()
+	r.Close()
+	write(t, dir, "f", strings.Repeat("other\n", 100))
+	r = connectortest.StartSource(t, src, 1, cp)
+	err := r.UntilFailed()
+	var fatal interface{ Fatal() bool }
+	if !strings.Contains(err.Error(), "changed after it was listed") || !errors.As(err, &fatal) || !fatal.Fatal() {
+		t.Error(err)
+	}
+}
+
+func TestMistakesAreToldTogether(t *testing.T) {
+	v := lines(file.Paths("in", "/x"), file.Match("["), file.SplitSize(0), file.Monitor(-1), file.MaxLine(0)).(connector.Validator)
+	err := fmt.Sprint(v.Validate())
+	for _, want := range []string{`"in" is neither an absolute path nor a URI`, "file.Match", "file.SplitSize", "file.Monitor", "file.MaxLine"} {
+		if !strings.Contains(err, want) {
+			t.Errorf("%q is not in %s", want, err)
+		}
+	}
+	if err := lines().(connector.Validator).Validate(); err == nil || !strings.Contains(err.Error(), "file.Paths") {
+		t.Errorf("without a path: %v", err)
+	}
+	reg := connectortest.Files()
+	for uri, want := range map[string]string{"/no/such": "/no/such", "s3://b/x": "s3"} {
+		err := lines(file.Paths(uri)).(connector.Preflight).Preflight(t.Context(), connector.PreflightContext{Files: reg})
+		if err == nil || !strings.Contains(err.Error(), want) || uri == "s3://b/x" && !errors.Is(err, fs.ErrScheme) {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/fs"
+)
+
+// committable is a part that is closed and waits for its checkpoint. Wire form: JSON.
+type committable struct {
+	From string `json:"from"` // URIs
+	To   string `json:"to"`
+}
+
+// runID tells apart the parts of two attempts.
+func runID() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails, by its contract
+	return hex.EncodeToString(b[:])
+}
+
+// part is an open file.
+type part struct {
+	w     fs.Writer
+	buf   []byte
+	size  int64
+	since time.Time
+	c     committable
+	path  string // of From, in its file system
+}
+
+// bufferSize is how much of a part is collected before it is written.
+const bufferSize = 64 << 10
+
+type writer[T any] struct {
+	s       *sink[T]
+	ctx     connector.SinkContext
+	sys     systems
+	files   fs.FileSystem
+	root    string // the directory's path in files
+	work    string // path of the folder of pending parts
+	run     string
+	next    int
+	open    map[string]*part // by bucket
+	pending []committable    // closed since the last checkpoint
+	parts   connector.Counter
+	line    []byte
+}
+
+func newWriter[T any](s *sink[T], ctx connector.SinkContext) (*writer[T], error) {
+	w := &writer[T]{s: s, ctx: ctx, sys: systems{reg: ctx.Files}, run: runID(), open: map[string]*part{}, parts: ctx.Metrics.Counter("numFilesCreated")}
+	f, root, err := w.sys.resolve(ctx.Context, s.cfg.dir)
+	if err != nil {
+		return nil, fmt.Errorf("file: sink directory: %w", err)
+	}
+	w.files, w.root = f, strings.TrimRight(root, "/")
+	w.work = w.root + "/" + hidden + "/" + key(ctx)
+	if err := w.clean(); err != nil {
+		return nil, errors.Join(err, w.sys.close())
+	}
+	return w, nil
+}
+
+// clean removes what former attempts of this job left of this subtask's parts (after a rescale: of those that fall to it), except for what
+// is to be committed.
+func (w *writer[T]) clean() error {
+	keep := map[string]bool{}
+	for _, b := range w.ctx.AllCommittables {
+		c, err := decodeCommittable(b)
+		if err != nil {
+			return err
+		}
+		keep[c.From] = true
+	}
+	infos, err := w.files.List(w.ctx.Context, w.work)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("file: clean up after a former attempt: %w", err)
+	}
+	for _, i := range infos {
+		sub, _, _ := strings.Cut(path.Base(i.Path), "-")
+		n, err := strconv.Atoi(sub)
+		if err != nil || n%w.ctx.Parallelism != w.ctx.Subtask || keep[uriOf(w.files, i.Path)] {
+			continue
+		}
+		if err := w.files.Remove(w.ctx.Context, i.Path, false); err != nil {
+			return fmt.Errorf("file: clean up after a former attempt: %w", err)
+		}
+	}
+	return nil
+}
+
+func decodeCommittable(b []byte) (committable, error) {
+	var c committable
+	if err := json.Unmarshal(b, &c); err != nil || c.From == "" || c.To == "" {
+		return c, fmt.Errorf("file: committable %.200q is not valid", b)
+	}
+	return c, nil
+}
+
+func (w *writer[T]) bucket(v T, ts int64) (string, error) {
+	c := w.s.cfg
+	b := ""
+	switch {
+	case w.s.bucket != nil:
+		b = w.s.bucket(v)
+	case c.layout != "" && c.eventTime:
+		if ts == connector.NoTimestamp {
+			return "", errors.New("file: a record has no event time to find its bucket by (file.BucketByEventTime)")
+		}
+		b = time.UnixMilli(ts).UTC().Format(c.layout)
+	case c.layout != "":
+		b = time.Now().UTC().Format(c.layout)
+	}
+	if b == "" {
+		return "", nil
+	}
+	if w.open[b] != nil {
+		return b, nil
+	}
+	for name := range strings.SplitSeq(b, "/") {
+		if name == "" || name == "." || name == ".." || name == hidden || strings.ContainsRune(name, 0) {
+			return "", fmt.Errorf("file: %q is not a folder below the sink's directory", b)
+		}
+	}
+	return b, nil
+}
+
+func (w *writer[T]) Write(v T, ts int64) error {
+	b, err := w.bucket(v, ts)
+	if err != nil {
+		return err
+	}
+	if w.line, err = w.s.format.Serialize(w.line[:0], v); err != nil {
+		return fmt.Errorf("file: encode a record as %s: %w", w.s.format.Name(), err)
+	}
+	if bytes.IndexByte(w.line, '\n') >= 0 {
+		return fmt.Errorf("file: a record encoded as %s holds the end of a line: it would be read back as several", w.s.format.Name())
+	}
+	p := w.open[b]
+	if p != nil && (p.size >= w.s.cfg.rollSize || time.Since(p.since) >= w.s.cfg.rollInterval) {
+		if err := w.roll(b, p); err != nil {
+			return err
+		}
+		p = nil
+	}
+	if p == nil {
+		if p, err = w.begin(b); err != nil {
+			return err
+		}
+	}
+	return w.append(p, w.line)
+}
+
+func (w *writer[T]) append(p *part, line []byte) error {
+	p.buf = append(append(p.buf, line...), '\n')
+	p.size += int64(len(line)) + 1
+	if len(p.buf) < bufferSize {
+		return nil
+	}
+	return w.write(p)
+}
+
+func (w *writer[T]) write(p *part) error {
+	if len(p.buf) == 0 {
+		return nil
+	}
+	_, err := p.w.Write(p.buf)
+	p.buf = p.buf[:0]
+	if err != nil {
+		return fmt.Errorf("file: write %s: %w", p.c.From, err)
+	}
+	return nil
+}
+
+// begin opens a part in the folder of pending ones.
+func (w *writer[T]) begin(bucket string) (*part, error) {
+	c := w.s.cfg
+	w.next++
+	name := fmt.Sprintf("%d-%s-%d", w.ctx.Subtask, w.run, w.next)
+	to := w.root
+	if bucket != "" {
+		to += "/" + bucket
+	}
+	to += "/" + c.prefix + "-" + name + c.suffix
+	p := &part{since: time.Now(), path: w.work + "/" + name, c: committable{To: uriOf(w.files, to)}}
+	p.c.From = uriOf(w.files, p.path)
+	var err error
+	for range 3 { // another subtask may remove the folder as it ends
+		if p.w, err = w.files.Create(w.ctx.Context, p.path, false); !errors.Is(err, iofs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("file: begin a part: %w", err)
+	}
+	w.open[bucket] = p
+	w.parts.Add(1)
+	if c.header != "" {
+		return p, w.append(p, []byte(c.header))
+	}
+	return p, nil
+}
+
+// roll closes a part. It is committed with the next checkpoint, or at once when there are none.
+func (w *writer[T]) roll(bucket string, p *part) error {
+	delete(w.open, bucket)
+	err := w.write(p)
+	if err == nil {
+		err = p.w.Close()
+	}
+	if err != nil {
+		_ = p.w.Abort() // the first error is the one that counts
+		return fmt.Errorf("file: close %s: %w", p.c.From, err)
+	}
+	if w.ctx.CheckpointingEnabled {
+		w.pending = append(w.pending, p.c)
+		return nil
+	}
+	there, err := commit(w.ctx.Context, &w.sys, p.c)
+	if err == nil && !there {
+		err = fmt.Errorf("file: %s is gone", p.c.From)
+	}
+	return err
+}
+
+// Flush hands everything to the file system; what it holds of a part is safe once the part is closed, in PrepareCommit.
+func (w *writer[T]) Flush(context.Context, bool) error {
+	for _, p := range w.open {
+		if err := w.write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrepareCommit closes all parts.
+func (w *writer[T]) PrepareCommit(int64) ([][]byte, error) {
+	for b, p := range w.open {
+		if err := w.roll(b, p); err != nil {
+			return nil, err
+		}
+	}
+	var out [][]byte
+	for _, c := range w.pending {
+		b, err := json.Marshal(c)
+		if err != nil {
+			return nil, fmt.Errorf("file: encode a committable: %w", err)
+		}
+		out = append(out, b)
+	}
+	w.pending = nil
+	return out, nil
+}
+
+func (w *writer[T]) Committed(int64) {}
+
+func (w *writer[T]) Snapshot(int64) ([][]byte, error) { return nil, nil }
+
+// Close gives up the parts that no checkpoint has seen.
+func (w *writer[T]) Close() error {
+	var errs []error
+	for _, p := range w.open {
+		errs = append(errs, p.w.Abort())
+	}
+	w.open = nil
+	return errors.Join(append(errs, w.sys.close())...)
+}

@@ -98,10 +98,10 @@ func (f *keyedFunction[K]) init(ctx *Context, codec serde.Codec[K], e *emission,
 
 // open restores the timers and opens the user's function.
 func (f *keyedFunction[K]) open(fn func(*RuntimeContext[K]) error) (err error) {
-	if f.kc.event, err = OpenTimers(f.Ctx, "event-timers", f.codec); err != nil {
+	if f.kc.event, err = OpenTimers(f.Ctx, EventTimers, f.codec); err != nil {
 		return err
 	}
-	if f.kc.proc, err = OpenTimers(f.Ctx, "processing-timers", f.codec); err != nil {
+	if f.kc.proc, err = OpenTimers(f.Ctx, ProcessingTimers, f.codec); err != nil {
 		return err
 	}
 	f.Ctx.Enter()

@@ -20,9 +20,18 @@ const (
 // committed, in checkpoint order, on a goroutine of its own once the checkpoint is complete; committables that a restored checkpoint
 // holds are committed before the writer is made. Source: Flink SinkWriterOperator and CommitterOperator.
 func Sink[T any](s connector.Sink[T]) Factory {
-	return FactoryFunc(func(ctx *Context, _ any) (Operator, error) {
-		return &sinkOp[T]{ctx: ctx, sink: s}, nil
-	})
+	return SinkFactory[T]{s}
+}
+
+// SinkFactory is the Factory of a sink; test harnesses put another Sink in its place.
+type SinkFactory[T any] struct{ Sink connector.Sink[T] }
+
+// Connector is the sink, of whatever type.
+func (f SinkFactory[T]) Connector() any { return f.Sink }
+
+// New implements Factory.
+func (f SinkFactory[T]) New(ctx *Context, _ any) (Operator, error) {
+	return &sinkOp[T]{ctx: ctx, sink: f.Sink}, nil
 }
 
 // committables of one checkpoint.

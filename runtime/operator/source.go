@@ -38,15 +38,27 @@ const splitsState = "source-splits"
 
 // Source reads src with the given watermark strategy.
 func Source[T any](src connector.Source[T], wm Watermarks[T]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		r, err := receiver[T](out)
-		if err != nil {
-			return nil, err
-		}
-		o := &sourceOp[T]{src: src}
-		o.init(ctx, wm, r)
-		return o, nil
-	})
+	return SourceFactory[T]{src, wm}
+}
+
+// SourceFactory is the Factory of a source; test harnesses put another Source in its place.
+type SourceFactory[T any] struct {
+	Source     connector.Source[T]
+	Watermarks Watermarks[T]
+}
+
+// Connector is the source, of whatever type.
+func (f SourceFactory[T]) Connector() any { return f.Source }
+
+// New implements Factory.
+func (f SourceFactory[T]) New(ctx *Context, out any) (Operator, error) {
+	r, err := receiver[T](out)
+	if err != nil {
+		return nil, err
+	}
+	o := &sourceOp[T]{src: f.Source}
+	o.init(ctx, f.Watermarks, r)
+	return o, nil
 }
 
 type sourceOp[T any] struct {

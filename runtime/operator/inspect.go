@@ -1,0 +1,107 @@
+package operator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
+)
+
+// What test harnesses need beyond Operator: hold the clock and look inside. Nothing of it is used while a job runs.
+
+// Progress is a source, or an operator that assigns watermarks: its event time can be moved by hand.
+type Progress interface {
+	// Tick does at once what is done each pipeline.auto-watermark-interval.
+	Tick() error
+	// EmitWatermark emits a watermark as the splits' own would be; a lower one than before changes nothing.
+	EmitWatermark(ts int64) error
+	// EmitIdle emits that the stream is idle, or active again.
+	EmitIdle(idle bool) error
+}
+
+// Tick implements Progress.
+func (p *progress[T]) Tick() error {
+	if p.finished || !p.wm.Enabled {
+		return nil
+	}
+	if p.wm.Generator != nil {
+		p.ctx.Enter()
+		p.each(func(s *splitOutput[T]) { s.gen.OnPeriodic(&s.out) })
+	}
+	return p.advance(p.clock())
+}
+
+// EmitWatermark implements Progress.
+func (p *progress[T]) EmitWatermark(ts int64) error {
+	if p.finished || ts <= p.emitted {
+		return nil
+	}
+	return p.emit(ts)
+}
+
+// EmitIdle implements Progress.
+func (p *progress[T]) EmitIdle(idle bool) error {
+	if p.idle == idle {
+		return nil
+	}
+	p.idle = idle
+	return p.out.Idle(idle)
+}
+
+// Inspector opens the keyed state of an operator for a key that a test chooses.
+type Inspector[K comparable] struct {
+	*RuntimeContext[K]
+	hash *state.Hasher[K]
+	key  state.Key[K]
+}
+
+// NewInspector returns an inspector of the operator that c belongs to.
+func NewInspector[K comparable](c *Context) (*Inspector[K], error) {
+	codec, err := serde.ForKey[K]()
+	if err != nil {
+		return nil, err
+	}
+	i := &Inspector[K]{hash: state.NewHasher(codec)}
+	i.key.Group = noKey
+	i.RuntimeContext = &RuntimeContext[K]{TaskContext{c}, &i.key, codec}
+	return i, nil
+}
+
+// Select makes k the current key.
+func (i *Inspector[K]) Select(k K) { i.key = state.KeyOf(i.hash, k, i.ctx.MaxParallelism) }
+
+// Encoded is the encoding of k in snapshots.
+func (i *Inspector[K]) Encoded(k K) []byte { return i.RuntimeContext.key.Append(nil, k) }
+
+// Options are the options that the operator's function opened a keyed state with. The error names the states that it has.
+func (i *Inspector[K]) Options(name string) ([]StateOption, error) {
+	c, ok := i.ctx.claims[claimed{name, true}]
+	if !ok {
+		var names []string
+		for n := range maps.Keys(i.ctx.claims) {
+			if n.keyed {
+				names = append(names, n.name)
+			}
+		}
+		slices.Sort(names)
+		return nil, fmt.Errorf("operator %s has no keyed state %q; it has: %s", i.ctx.Name, name, strings.Join(names, ", "))
+	}
+	if c.ttl == nil {
+		return nil, nil
+	}
+	return []StateOption{WithTTL(*c.ttl)}, nil
+}
+
+// GroupOf is the key group of k.
+func (i *Inspector[K]) GroupOf(k K, maxParallelism int) uint16 {
+	return state.GroupOf(i.hash.Hash(k), maxParallelism)
+}
+
+// The names of the timers that keyed functions register, in snapshots.
+const (
+	EventTimers      = "event-timers"
+	ProcessingTimers = "processing-timers"
+)

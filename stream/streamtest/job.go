@@ -1,0 +1,341 @@
+package streamtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/savepoint"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/mem"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/network"
+	"github.com/thalweg/thalweg/stream"
+	"github.com/thalweg/thalweg/stream/internal/bridge"
+)
+
+// Job is a program that runs in the test. Its methods, and those of its inputs and outputs, belong to the test's goroutine; a failure of
+// the job fails the test at once.
+type Job struct {
+	t     testing.TB
+	build func(*stream.Environment) error
+	set   settings
+	conf  config.Configuration
+	log   zerolog.Logger
+	reg   *fs.Registry
+	dir   string // for the files of state backends; made when there is need
+
+	prog        *graph.Program
+	running     bool
+	failed      error
+	runs        int // starts and restarts
+	parallelism int
+	now         int64
+	clock       clock
+	mail        mailbox
+	net         *network.Environment
+	ctx         context.Context //nolint:containedctx // the life of the running subtasks
+	cancel      context.CancelFunc
+	subtasks    []*subtask // by vertex, in topological order
+	enumerators []*enumerator
+	inputs      []anyInput
+	metrics     metrics
+	probes      map[probeID]any
+	checkpoints int64
+	pushes      int
+	next        int // push after which the job restarts
+}
+
+// Start runs a whole program, the build function that stream.Main gets. Its sources need to be bounded, or to have an Input in their place (see
+// Source); sinks that connect to something need an Output. The job starts with the first push, or with Run or End.
+func Start(t testing.TB, build func(*stream.Environment) error, opts ...Option) *Job {
+	t.Helper()
+	s := newSettings(opts)
+	s.rescale = true
+	return newJob(t, build, s)
+}
+
+func newJob(t testing.TB, build func(*stream.Environment) error, s settings) *Job {
+	t.Helper()
+	j := &Job{t: t, build: build, set: s, conf: config.Configuration{}, now: s.now.UnixMilli(), parallelism: s.parallelism, next: 1,
+		log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), reg: &fs.Registry{}}
+	j.mail.wake = make(chan struct{}, 1)
+	mem.Register(j.reg)
+	for k, v := range s.conf {
+		j.conf[k] = v
+	}
+	// Event time moves with each push (Progress.Tick), whatever the clock.
+	config.WatermarkInterval.Set(j.conf, 100*365*24*time.Hour)
+	t.Cleanup(func() {
+		if err := j.stop(); err != nil && j.failed == nil {
+			t.Errorf("streamtest: close: %v", err)
+		}
+	})
+	// The graph is built now, so that inputs and outputs belong to the job, and mistakes are reported at this call.
+	if err := j.plan(); err != nil {
+		t.Fatalf("streamtest: %v", err)
+	}
+	return j
+}
+
+// plan builds the graph for the current parallelism, with the test's inputs and outputs.
+func (j *Job) plan() error {
+	conf := j.conf.Clone()
+	config.Parallelism.Set(conf, j.parallelism)
+	p, err := bridge.Program("test", j.build, conf, j.set.args)
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	for _, n := range p.Nodes {
+		for _, r := range j.set.replace {
+			if !found(n, r.name) || n.Source != (r.what == "source") || r.what == "sink" && n.OutImpl != nil {
+				continue
+			}
+			if err := r.with(n); err != nil {
+				return fmt.Errorf("the %s %q at %s cannot be replaced: %w", r.what, r.name, n.CallSite, err)
+			}
+			used[r.what+r.name] = true
+		}
+	}
+	var missing []string
+	for _, r := range j.set.replace {
+		if !used[r.what+r.name] {
+			missing = append(missing, fmt.Sprintf("the program has no %s with the UID or name %q", r.what, r.name))
+		}
+	}
+	j.inputs = nil
+	for _, v := range p.Graph.Vertices {
+		for _, o := range v.Operators {
+			n := p.Nodes[o.ID]
+			c, _ := n.Impl.(interface{ Connector() any })
+			switch {
+			case c == nil:
+			case n.Source && !n.Bounded:
+				missing = append(missing, fmt.Sprintf("source %q at %s has no end: put an Input in its place, with streamtest.Source(%q, &input)", n.Name, n.CallSite, nameOf(n)))
+			case n.OutImpl == nil && n.Coordinated:
+				missing = append(missing, fmt.Sprintf("sink %q at %s connects to something: put an Output in its place, with streamtest.Sink(%q, &output)", n.Name, n.CallSite, nameOf(n)))
+			default:
+				j.adopt(c.Connector())
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return errors.New(strings.Join(missing, "\n"))
+	}
+	j.prog = p
+	return nil
+}
+
+func nameOf(n *graph.Node) string {
+	if n.UID != "" {
+		return n.UID
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(n.Name, "Source: "), "Sink: ")
+}
+
+// adopt makes inputs and outputs the job's.
+func (j *Job) adopt(c any) {
+	if s, ok := c.(interface{ input() anyInput }); ok {
+		s.input().attach(j)
+		j.inputs = append(j.inputs, s.input())
+	}
+	if s, ok := c.(interface{ output() anyOutput }); ok {
+		s.output().attach(j)
+	}
+}
+
+// check fails the test.
+func (j *Job) check(err error) {
+	if err != nil {
+		j.t.Helper()
+		j.t.Fatalf("streamtest: the job failed: %v", err)
+	}
+}
+
+// start starts the job if it does not run yet.
+func (j *Job) start() {
+	if j.running || j.failed != nil {
+		return
+	}
+	j.t.Helper()
+	var from *metadata.Checkpoint
+	if j.set.snapshot != nil {
+		c, err := metadata.Decode(j.set.snapshot, snapshotDir)
+		if err != nil {
+			j.t.Fatalf("streamtest: the snapshot cannot be read: %v", err)
+		}
+		from = &c
+	}
+	j.check(j.open(from))
+	j.check(j.settle())
+	j.check(j.readSources())
+}
+
+// Run starts the job, if no push did, and reads its own bounded sources to their end.
+func (j *Job) Run() {
+	j.t.Helper()
+	j.start()
+}
+
+// End ends all inputs and runs the job to its end: watermarks reach their maximum, records in flight of asynchronous functions are waited
+// for, sinks flush. It may be followed by reading outputs, and nothing else.
+func (j *Job) End() {
+	j.t.Helper()
+	j.check(j.TryEnd())
+}
+
+// TryEnd is End for a job that is expected to fail.
+func (j *Job) TryEnd() error {
+	j.t.Helper()
+	j.start()
+	for _, in := range j.inputs {
+		in.finish()
+	}
+	if err := j.settle(); err != nil {
+		return err
+	}
+	for _, s := range j.subtasks {
+		if !s.ended {
+			return j.fail(fmt.Errorf("%s did not reach the end of its input", s.vertex.Name))
+		}
+	}
+	return nil
+}
+
+// Now is the processing time.
+func (j *Job) Now() time.Time { return time.UnixMilli(j.now).UTC() }
+
+// Advance moves the processing time forward, by way of every timer that becomes due: a function sees the time that it asked for.
+func (j *Job) Advance(d time.Duration) {
+	j.t.Helper()
+	j.start()
+	to := j.now + d.Milliseconds()
+	for {
+		at, fn := j.clock.pop(to)
+		if fn == nil {
+			break
+		}
+		j.now = max(j.now, at)
+		if err := fn(); err != nil {
+			j.check(j.fail(err))
+		}
+		j.check(j.settle())
+	}
+	j.now = to
+	j.check(j.tick())
+}
+
+// Await waits, in real time and at most ten seconds, until done reports true: for what goroutines of asynchronous functions answer.
+func (j *Job) Await(done func() bool) {
+	j.t.Helper()
+	j.start()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		j.check(j.settle())
+		if done() {
+			return
+		}
+		select {
+		case <-j.mail.wake:
+		case <-deadline.C:
+			j.t.Fatalf("streamtest: what Await waits for did not happen within %v", patience)
+		}
+	}
+}
+
+// patience bounds waits for goroutines of the user's.
+const patience = 10 * time.Second
+
+// pushed runs what follows from a push.
+func (j *Job) pushed() error {
+	if err := j.settle(); err != nil {
+		return err
+	}
+	if err := j.tick(); err != nil {
+		return err
+	}
+	if j.pushes++; !j.set.restarts || j.pushes != j.next {
+		return nil
+	}
+	j.next = 2*j.next + 1
+	return j.again()
+}
+
+// again restarts the job, and changes its parallelism if that is not the test's.
+func (j *Job) again() error {
+	p := j.parallelism
+	if j.set.rescale {
+		p = p%4 + 1
+	}
+	return j.restartAt(p)
+}
+
+// Restart takes a snapshot, ends the job and starts it again from the snapshot with another parallelism (of operators that set none).
+func (j *Job) Restart(parallelism int) {
+	j.t.Helper()
+	j.start()
+	j.check(j.restartAt(parallelism))
+}
+
+func (j *Job) restartAt(parallelism int) error {
+	marks := j.marks()
+	c, err := j.snapshot()
+	if err != nil {
+		return err
+	}
+	if err := j.stop(); err != nil {
+		return j.fail(err)
+	}
+	j.parallelism = parallelism
+	if err := j.plan(); err != nil {
+		return j.fail(err)
+	}
+	if err := j.open(c); err != nil {
+		return err
+	}
+	if err := j.remark(marks); err != nil {
+		return err
+	}
+	return j.settle()
+}
+
+// Snapshot takes a savepoint: FromSnapshot starts another job from it. It can be kept as a file for tests of later versions.
+func (j *Job) Snapshot() []byte {
+	j.t.Helper()
+	j.start()
+	c, err := j.snapshot()
+	j.check(err)
+	b, err := metadata.Encode(*c)
+	j.check(err)
+	return b
+}
+
+// Counter is the value of a counter that functions count in through their context's Metrics, over all subtasks and restarts.
+func (j *Job) Counter(name string) int64 { return j.metrics.counter(name).n.Load() }
+
+// Graph is the job graph, for looking at.
+func (j *Job) Graph() *graph.JobGraph { return j.prog.Graph }
+
+// restore checks a checkpoint against the graph and deals it out.
+func (j *Job) restore(c *metadata.Checkpoint) (savepoint.Assignment, graph.JobGraph, error) {
+	g := *j.prog.Graph
+	if c == nil {
+		return nil, g, nil
+	}
+	adopted, err := savepoint.Check(*c, g, false)
+	if err != nil {
+		return nil, g, err
+	}
+	g = adopted.Apply(g)
+	a, err := savepoint.Assign(*c, g)
+	return a, g, err
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/mem"
+	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/stream"
@@ -65,7 +66,7 @@ func Start(t testing.TB, build func(*stream.Environment) error, opts ...Option) 
 func newJob(t testing.TB, build func(*stream.Environment) error, s settings) *Job {
 	t.Helper()
 	j := &Job{t: t, build: build, set: s, conf: config.Configuration{}, now: s.now.UnixMilli(), parallelism: s.parallelism, next: 1,
-		log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), reg: &fs.Registry{}}
+		log: logging.New(zerolog.NewTestWriter(t), zerolog.WarnLevel), reg: &fs.Registry{}}
 	j.mail.wake = make(chan struct{}, 1)
 	mem.Register(j.reg)
 	for k, v := range s.conf {

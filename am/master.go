@@ -119,7 +119,7 @@ func (m *master) boot(life context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.env = []string{"HADOOP_CONF_DIR=" + hadoopDir, "HADOOP_USER_NAME=" + m.app.User}
+	m.env = []string{"HADOOP_CONF_DIR=" + hadoopDir, "YARN_CONF_DIR=", "HADOOP_USER_NAME=" + m.app.User}
 	for k, v := range memory.Environment(m.shares.Job, m.shares.Cores) {
 		m.env = append(m.env, k+"="+v)
 	}

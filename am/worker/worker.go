@@ -59,7 +59,7 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	if err := os.MkdirAll(private, 0o700); err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	env := []string{"HADOOP_CONF_DIR=" + hadoopDir, "HADOOP_USER_NAME=" + c.App.User}
+	env := []string{"HADOOP_CONF_DIR=" + hadoopDir, "YARN_CONF_DIR=", "HADOOP_USER_NAME=" + c.App.User}
 	for k, v := range memory.Environment(shares.Worker, shares.Cores) {
 		env = append(env, k+"="+v)
 	}

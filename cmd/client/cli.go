@@ -118,7 +118,7 @@ func (c *cli) config(flags config.Configuration) (config.Configuration, error) {
 	if err != nil {
 		exe = os.Args[0]
 	}
-	file, err := configfile.Load(configfile.Dir(c.getenv, exe))
+	file, err := configfile.Named(c.getenv, exe)
 	if err != nil {
 		return nil, &usageError{err}
 	}

@@ -27,7 +27,7 @@ Options. A key has, in rising order: its default, what the program itself sets (
 "thalweg config" lists the keys. A key that does not exist is an error.
 
 Environment:
-  HADOOP_CONF_DIR       folder of core-site.xml, hdfs-site.xml and yarn-site.xml (YARN_CONF_DIR is looked at too)
+  HADOOP_CONF_DIR       folder of core-site.xml, hdfs-site.xml and yarn-site.xml; a file that it lacks is taken from YARN_CONF_DIR
   HADOOP_USER_NAME      who acts, on a cluster without Kerberos; default the user of this system
   THALWEG_CONF_DIR      folder of config.yaml
   THALWEG_LIB_DIR       folder of thalweg-appmaster and thalweg-taskmanager; default that of this program

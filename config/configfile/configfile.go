@@ -42,7 +42,7 @@ func Load(dir string) (config.Configuration, error) {
 	path := filepath.Join(dir, "config.yaml")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, iofs.ErrNotExist) {
-		return config.Configuration{}, nil
+		return config.Configuration{}, elsewhere(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("config: read %s: %w", path, err)
@@ -52,6 +52,26 @@ func Load(dir string) (config.Configuration, error) {
 		return nil, fmt.Errorf("config: %s: %w", path, err)
 	}
 	return c, nil
+}
+
+// Named is Load of the folder that THALWEG_CONF_DIR names, or of Dir where it names none. A folder that is named has to be there.
+func Named(getenv func(string) string, executable string) (config.Configuration, error) {
+	if d := getenv("THALWEG_CONF_DIR"); d != "" {
+		if info, err := os.Stat(d); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("config: THALWEG_CONF_DIR = %s is no folder that can be read: correct it or unset it", d)
+		}
+	}
+	return Load(Dir(getenv, executable))
+}
+
+// elsewhere refuses a folder whose options are in a file of another name, which would do nothing.
+func elsewhere(dir string) error {
+	for _, name := range []string{"flink-conf.yaml", "config.yml", "flink-conf.yml", "thalweg.yaml", "thalweg-conf.yaml"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("config: %s holds %s and no config.yaml: options are read from config.yaml only, with the same keys (thalweg config lists them)", dir, name)
+		}
+	}
+	return nil
 }
 
 // Parse parses one YAML document. Errors name the line.

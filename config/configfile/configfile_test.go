@@ -74,6 +74,37 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// A folder that is named and does nothing is an error, whether it is missing or its file has the old name.
+func TestFolderThatDoesNothing(t *testing.T) {
+	dir := t.TempDir()
+	load := func(d string) error {
+		_, err := Named(func(k string) string { return map[string]string{"THALWEG_CONF_DIR": d}[k] }, "/x/bin/thalweg")
+		return err
+	}
+	if err := load(dir); err != nil {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if err := load(filepath.Join(dir, "gone")); err == nil || !strings.Contains(err.Error(), "THALWEG_CONF_DIR = "+dir+"/gone") {
+		t.Errorf("a missing folder: %v", err)
+	}
+	old := filepath.Join(dir, "flink-conf.yaml")
+	if err := os.WriteFile(old, []byte("rest.port: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(dir); err == nil || !strings.Contains(err.Error(), "flink-conf.yaml and no config.yaml") {
+		t.Errorf("the old name: %v", err)
+	}
+	if err := load(old); err == nil || !strings.Contains(err.Error(), "no folder") {
+		t.Errorf("a file: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(dir); err != nil {
+		t.Errorf("both: %v", err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"a: 1", "a:\n  b: [1,2]", "a.b: x\n", "---\n", "a: &x 1\nb: *x", "\t", "{a: {b: {c: d}}}"} {
 		f.Add([]byte(s))

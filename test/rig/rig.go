@@ -296,7 +296,6 @@ func Attach(dir string) (*Cluster, error) {
 func (c *Cluster) Env() []string {
 	return []string{
 		"HADOOP_CONF_DIR=" + c.HadoopConfDir,
-		"YARN_CONF_DIR=" + c.HadoopConfDir,
 		"THALWEG_KAFKA=" + c.KafkaBootstrap,
 		"THALWEG_CLUSTER_DIR=" + c.Dir,
 		"THALWEG_JARS_DIR=" + filepath.Dir(c.HadoopJars),

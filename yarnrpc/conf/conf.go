@@ -6,7 +6,8 @@
 // (ResourceManagers, Schedulers, DefaultFS).
 //
 // Invariants:
-//  1. A later file overrides an earlier one, except for properties that the earlier one marked final.
+//  1. A later file overrides an earlier one, except for properties that the earlier one marked final. A file of a name is read once, from
+//     the first directory that holds it, as Java finds it on a class path of $HADOOP_CONF_DIR:$YARN_CONF_DIR.
 //  2. ${} is resolved when a value is read, at most 20 steps deep, so that a cycle ends in an error and not in a loop.
 //  3. Every error is a *KeyError or names the file: file, key, value, and what to do.
 //
@@ -89,10 +90,12 @@ func WithEnvironment(lookup func(string) (string, bool)) Option {
 // WithOverrides sets properties after all files; they win over final ones too, as the user's last word.
 func WithOverrides(m map[string]string) Option { return func(l *loader) { l.overrides = m } }
 
-// Load reads the site files of HADOOP_CONF_DIR and, where it is another directory, of YARN_CONF_DIR. A file that is missing
-// is skipped as Hadoop does, but a directory that is missing or holds none of the files is an error.
+// Load reads the site files of HADOOP_CONF_DIR, and those that it lacks from YARN_CONF_DIR. A file that is missing is skipped as Hadoop
+// does, but a directory that is missing, or directories that hold none of the files, are an error.
 //
-// Errors: ErrNoConfiguration, and errors that name the file.
+// Errors: ErrNoConfiguration, and errors that name the variable or the file.
+//
+// Source: Flink's bin/config.sh, INTERNAL_HADOOP_CLASSPATHS="${HADOOP_CLASSPATH}:${HADOOP_CONF_DIR}:${YARN_CONF_DIR}".
 func Load(opts ...Option) (*Configuration, error) {
 	l := loader{getenv: os.LookupEnv}
 	for _, o := range opts {
@@ -100,9 +103,14 @@ func Load(opts ...Option) (*Configuration, error) {
 	}
 	if l.dirs == nil {
 		for _, v := range []string{"HADOOP_CONF_DIR", "YARN_CONF_DIR"} {
-			if d, _ := l.getenv(v); d != "" && !slices.Contains(l.dirs, d) {
-				l.dirs = append(l.dirs, d)
+			d, _ := l.getenv(v)
+			if d == "" || slices.Contains(l.dirs, d) {
+				continue
 			}
+			if info, err := os.Stat(d); err != nil || !info.IsDir() {
+				return nil, fmt.Errorf("conf: %s = %s is no folder that can be read: correct it or unset it", v, d)
+			}
+			l.dirs = append(l.dirs, d)
 		}
 		if len(l.dirs) == 0 {
 			return nil, ErrNoConfiguration
@@ -112,14 +120,14 @@ func Load(opts ...Option) (*Configuration, error) {
 	read := 0
 	for _, f := range files {
 		for _, d := range l.dirs {
-			err := c.readFile(filepath.Join(d, f))
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-			case err != nil:
-				return nil, err
-			default:
-				read++
+			if _, err := os.Stat(filepath.Join(d, f)); errors.Is(err, fs.ErrNotExist) {
+				continue
 			}
+			if err := c.readFile(filepath.Join(d, f)); err != nil {
+				return nil, err
+			}
+			read++
+			break // what a later directory has is hidden, as on a class path
 		}
 	}
 	if read == 0 {

@@ -43,12 +43,13 @@ func TestFilesInOrder(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
 	write(t, a, "core-site.xml", prop("x", "core")+final("y", "core")+prop("fs.default.name", "hdfs://nn:8020")+prop("z", " spaces \n"))
 	write(t, a, "yarn-site.xml", prop("x", "yarn")+prop("y", "yarn")+"<property name=\"attr\" value=\"v\"/><property><name>novalue</name></property><!-- c -->")
-	write(t, b, "yarn-site.xml", prop("x", "second")+prop("empty", ""))
+	write(t, b, "yarn-site.xml", prop("x", "second")+prop("hidden", "1"))
+	write(t, b, "hdfs-site.xml", prop("x", "hdfs")+prop("empty", "")+prop("only", "here"))
 	c, err := Load(env(map[string]string{"HADOOP_CONF_DIR": a, "YARN_CONF_DIR": b}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, want := range map[string]string{"x": "second", "y": "core", KeyDefaultFS: "hdfs://nn:8020", "z": "spaces", "attr": "v", "novalue": "", "empty": "", "unset": ""} {
+	for k, want := range map[string]string{"x": "yarn", "only": "here", "hidden": "", "y": "core", KeyDefaultFS: "hdfs://nn:8020", "z": "spaces", "attr": "v", "novalue": "", "empty": "", "unset": ""} {
 		if got := str(t, c, k); got != want {
 			t.Errorf("%s = %q, want %q", k, got, want)
 		}
@@ -75,6 +76,25 @@ func TestNoConfiguration(t *testing.T) {
 	d := t.TempDir()
 	if _, err := Load(WithDirs(d)); err == nil || !strings.Contains(err.Error(), d) {
 		t.Error(err)
+	}
+}
+
+// The folder that a variable names must be there: a misspelt one is not taken for "no configuration", nor hidden by the other one.
+func TestMissingFoldersAreNamed(t *testing.T) {
+	d := t.TempDir()
+	write(t, d, "yarn-site.xml", prop("x", "1"))
+	gone := filepath.Join(d, "gone")
+	for _, m := range []map[string]string{{"HADOOP_CONF_DIR": gone}, {"HADOOP_CONF_DIR": gone, "YARN_CONF_DIR": d}, {"HADOOP_CONF_DIR": d, "YARN_CONF_DIR": gone}, {"HADOOP_CONF_DIR": filepath.Join(d, "yarn-site.xml")}} {
+		want := "HADOOP_CONF_DIR = "
+		if m["HADOOP_CONF_DIR"] == d {
+			want = "YARN_CONF_DIR = "
+		}
+		if _, err := Load(env(m)); err == nil || !strings.Contains(err.Error(), want+m[strings.TrimSuffix(want, " = ")]) {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	if c, err := Load(env(map[string]string{"YARN_CONF_DIR": d})); err != nil || str(t, c, "x") != "1" {
+		t.Errorf("YARN_CONF_DIR alone: %v", err)
 	}
 }
 

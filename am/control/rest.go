@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -46,14 +48,27 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("control: the application answers %d: %s", e.Code, e.Message)
 }
 
-// UnreachableError says that the master does not answer.
+// UnreachableError says that the REST interface does not answer.
 type UnreachableError struct {
 	URL string
 	Err error
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("control: the application master at %s does not answer: %v (is the host reachable from here?)", e.URL, e.Err)
+	hint := "is the host reachable from here?"
+	if e.Refused() {
+		hint = "nothing listens there: has the job ended, or is the port another one?"
+	}
+	return fmt.Sprintf("control: the REST interface at %s does not answer: %v (%s)", e.URL, e.Err, hint)
+}
+
+// Refused reports whether the host answered that nothing listens at the port.
+func (e *UnreachableError) Refused() bool { return errors.Is(e.Err, syscall.ECONNREFUSED) }
+
+// Sent reports whether the request may have been read before the connection was lost.
+func (e *UnreachableError) Sent() bool {
+	var op *net.OpError
+	return !errors.As(e.Err, &op) || op.Op != "dial"
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }

@@ -301,6 +301,37 @@ func TestOperationsByAddress(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// A job that runs here ends with its process: its REST interface is gone before the next look, or in the middle of the answer.
+func TestCancelEndsTheProcess(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		var s *httptest.Server
+		s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.Method + " " + r.URL.Path {
+			case "GET /jobs/overview":
+				fmt.Fprintf(w, `{"jobs":[{"jid":%q,"name":"orders","state":"RUNNING"}]}`, id) //nolint:errcheck // a test
+			case "PATCH /jobs/" + id:
+				_ = s.Listener.Close()
+				w.Header().Set("Connection", "close")
+				if !answers {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(http.StatusAccepted)
+			default:
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		addr := strings.TrimPrefix(s.URL, "http://")
+		if out, errs, code := thalweg(t, nil, "cancel", "-m", addr); code != 0 || !strings.Contains(out, "Job "+id+" is CANCELED") || errs != "" {
+			t.Errorf("answered %v: %q %q %d", answers, out, errs, code)
+		}
+		if _, errs, code := thalweg(t, nil, "cancel", "-m", addr); code != exitUnreachable || !strings.Contains(errs, "nothing listens there") || strings.Contains(errs, "application") {
+			t.Errorf("nobody there: %q %d", errs, code)
+		}
+		s.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestConfigAndVersion(t *testing.T) {
 	if out, _, code := thalweg(t, nil, "config", "checkpointing.interval"); code != 0 || !strings.Contains(out, "execution.checkpointing.interval") {
 		t.Errorf("%q %d", out, code)

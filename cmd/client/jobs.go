@@ -197,7 +197,8 @@ func (c *cli) cancelCommand() *cobra.Command {
 				}
 			}
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
-				if err := t.REST.Cancel(ctx, t.Job.ID); err != nil {
+				var gone *control.UnreachableError
+				if err := t.REST.Cancel(ctx, t.Job.ID); err != nil && (!errors.As(err, &gone) || !gone.Sent()) { // else it may have been the last that it heard
 					return err
 				}
 				state, err := c.awaitEnd(ctx, t)
@@ -237,7 +238,8 @@ func (c *cli) tell(t *target, fields map[string]any, format string, args ...any)
 	return c.emit(fields)
 }
 
-// awaitEnd waits until the job has ended, or its master is gone, which is the end of an application with one job.
+// awaitEnd waits until a job that was cancelled has ended. When its process is gone, YARN tells how the application ended; without YARN, a port
+// at which nothing listens any more is the end of the process that accepted the cancellation.
 func (c *cli) awaitEnd(ctx context.Context, t *target) (string, error) {
 	cfg, err := c.config(nil)
 	if err != nil {
@@ -245,7 +247,7 @@ func (c *cli) awaitEnd(ctx context.Context, t *target) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, config.ClientTimeout.Value(cfg))
 	defer cancel()
-	last := t.Job.State
+	last, lost := t.Job.State, false
 	for {
 		j, err := t.REST.Job(ctx, t.Job.ID)
 		var gone *control.UnreachableError
@@ -262,6 +264,10 @@ func (c *cli) awaitEnd(ctx context.Context, t *target) (string, error) {
 			case a.Ended():
 				return jobState(a.Final), nil
 			}
+		case errors.As(err, &gone) && gone.Refused():
+			return "CANCELED", nil
+		case errors.As(err, &gone) && ctx.Err() == nil && !lost: // in the middle of an answer: the next look tells
+			lost = true
 		case ctx.Err() != nil:
 			return "", fmt.Errorf("the job is still %s after %s (client.timeout); it goes on ending", last, config.ClientTimeout.Value(cfg))
 		default:

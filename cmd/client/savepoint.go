@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,8 +42,7 @@ func (c *cli) within(ctx context.Context, what, id string, fn func(context.Conte
 // undecided adds to the silence of a master that was asked for an operation, or may have been (asked false), that nobody knows how it went.
 func undecided(what string, asked bool, err error) error {
 	var gone *control.UnreachableError
-	var dial *net.OpError
-	if !errors.As(err, &gone) || !asked && errors.As(err, &dial) && dial.Op == "dial" {
+	if !errors.As(err, &gone) || !asked && !gone.Sent() {
 		return err
 	}
 	see := "thalweg list shows whether the job still runs"

@@ -45,7 +45,7 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("control: the application answers %d: %s", e.Code, e.Message)
+	return fmt.Sprintf("control: the REST interface answers %d: %s", e.Code, e.Message)
 }
 
 // UnreachableError says that the REST interface does not answer.

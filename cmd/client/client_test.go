@@ -283,7 +283,7 @@ func TestOperationsByAddress(t *testing.T) {
 	}))
 	defer s.Close()
 	addr := strings.TrimPrefix(s.URL, "http://")
-	if out, errs, code := thalweg(t, nil, "list", "-m", addr); code != 0 || !strings.Contains(out, "orders") || !strings.Contains(out, id) {
+	if out, errs, code := thalweg(t, nil, "list", "-m", addr); code != 0 || !strings.HasPrefix(out, "NAME    JOB ") || !strings.Contains(out, "\norders  "+id+"  RUNNING ") || strings.Contains(out, "APPLICATION") {
 		t.Errorf("list: %q %q %d", out, errs, code)
 	}
 	if out, errs, code := thalweg(t, nil, "savepoint", "-m", addr, "file:///sp"); code != 0 || out != "Savepoint completed: file:///sp/1\n" {

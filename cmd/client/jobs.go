@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,8 +21,9 @@ func (c *cli) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "list the applications that run and their jobs", Args: positional(cobra.NoArgs),
 		Long: "List YARN's applications of type Thalweg (yarn.application.type) of all users, with the state of each and of its jobs; the master of each\n" +
-			"is asked. -Dyarn.application.id= shows a single one, also when it has ended, -m host:port the jobs behind a REST interface.",
-		Example: "  thalweg list\n  thalweg list -a -o json\n  thalweg list -m localhost:8081",
+			"is asked. -Dyarn.application.id= shows a single one, also when it has ended, with all that YARN says about its end; -a a line of it for each\n" +
+			"that has failed. -m host:port shows the jobs behind a REST interface.",
+		Example: "  thalweg list\n  thalweg list -a -o json\n  thalweg list -Dyarn.application.id=application_1700000000000_0001\n  thalweg list -m localhost:8081",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context(), all) },
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have ended")
@@ -81,7 +78,14 @@ func (c *cli) list(ctx context.Context, all bool) error {
 		c.printf("%s\n", noneListed(cfg, all))
 		return nil
 	}
-	return writeTable(c.print, rows)
+	if c.address != "" {
+		if len(rows[0].Jobs) == 0 {
+			c.printf("No job at %s.\n", rows[0].Web)
+			return nil
+		}
+		return writeJobs(c.print, rows[0].Jobs)
+	}
+	return writeTable(c.print, rows, config.YarnID.IsSet(cfg))
 }
 
 // noneListed says that the list is empty, of what, and where to look.
@@ -101,53 +105,6 @@ func addProblems(ctx context.Context, r *control.REST, jobs []control.JobOvervie
 	for i := range jobs {
 		r.AddProblem(ctx, &jobs[i])
 	}
-}
-
-// writeTable writes a row a job, and below it what keeps the job from running.
-func writeTable(out io.Writer, rows []listed) error {
-	var table bytes.Buffer
-	below := []string{""} // by row; the first is the head
-	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "APPLICATION\tNAME\tSTATE\tJOB\tJOB STATE\tSINCE") //nolint:errcheck // to memory
-	for _, r := range rows {
-		state := r.State
-		if r.Final != "" && r.Final != "UNDEFINED" {
-			state += "/" + r.Final
-		}
-		if len(r.Jobs) == 0 {
-			fmt.Fprintf(w, "%s\t%s\t%s\t-\t%s\t%s\n", r.Application, r.Name, state, oneLine(r.Error), since(r.Started)) //nolint:errcheck // to memory
-			below = append(below, "")
-		}
-		for _, j := range r.Jobs {
-			name := r.Name
-			if name == "" {
-				name = j.Name
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Application, name, state, j.ID, j.State, since(j.StartTime)) //nolint:errcheck // to memory
-			below = append(below, oneLine(j.Problem))
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	var text strings.Builder
-	i := 0
-	for line := range strings.Lines(table.String()) {
-		text.WriteString(line)
-		if i < len(below) && below[i] != "" {
-			text.WriteString("    problem: " + below[i] + "\n")
-		}
-		i++
-	}
-	_, err := io.WriteString(out, text.String())
-	return err
-}
-
-func since(ms int64) string {
-	if ms <= 0 {
-		return "-"
-	}
-	return time.UnixMilli(ms).Format("2006-01-02 15:04:05")
 }
 
 func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) ([]listed, error) {

@@ -167,7 +167,7 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	} else {
 		c.printf("Application  %s (%s)\nJob          %s\nWeb          %s\nSubmitted in %s, %s sent\n", res.ID, res.Name, res.JobID, web, round(time.Since(start)), bytesText(res.Sent))
 		if f.detached {
-			c.printf("Stop it with a savepoint: thalweg stop -Dyarn.application.id=%s\nCancel it:                thalweg cancel -Dyarn.application.id=%s\n", res.ID, res.ID)
+			c.printf("How it goes, and why it failed if it did: thalweg list -Dyarn.application.id=%s\nStop it with a savepoint: thalweg stop -Dyarn.application.id=%s\nCancel it:                thalweg cancel -Dyarn.application.id=%s\n", res.ID, res.ID, res.ID)
 		}
 	}
 	if f.detached {

@@ -64,7 +64,7 @@ func fakeYARN(t *testing.T, opts ...yarnfake.Option) map[string]string {
 		}
 		status, text := yarnpb.FinalApplicationStatusProto_APP_SUCCEEDED, ""
 		if len(app.Args) > 0 && app.Args[0] == "fail" {
-			status, text = yarnpb.FinalApplicationStatusProto_APP_FAILED, "Map (1/2): boom"
+			status, text = yarnpb.FinalApplicationStatusProto_APP_FAILED, "Map (1/2): boom\nat line 2"
 		}
 		return m.Finish(ctx, status, text, "")
 	}
@@ -125,7 +125,7 @@ func TestAttachedRunTellsHowItWent(t *testing.T) {
 		if e["event"] == "submitted" && (e["sentBytes"] != 0.0 || e["applicationId"] == "" || len(e["jobId"].(string)) != 32) {
 			t.Errorf("%v: the third submission of the same programs sends nothing", e)
 		}
-		if e["event"] == "ended" && e["diagnostics"] != "Map (1/2): boom" {
+		if e["event"] == "ended" && e["diagnostics"] != "Map (1/2): boom\nat line 2" {
 			t.Errorf("%v", e)
 		}
 	}
@@ -138,7 +138,7 @@ func TestDetachedRunAndList(t *testing.T) {
 	env := fakeYARN(t)
 	self := job(t)
 	out, errs, code := thalweg(t, env, "run", "-t", "yarn-application", "-d", "-Dyarn.application.name=orders", self)
-	if code != 0 || !strings.Contains(out, "thalweg stop -Dyarn.application.id=application_") {
+	if code != 0 || !strings.Contains(out, "thalweg stop -Dyarn.application.id=application_") || !strings.Contains(out, "why it failed if it did: thalweg list -Dyarn.application.id=application_") {
 		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
 	}
 	deadline := time.Now().Add(10 * time.Second)
@@ -153,6 +153,27 @@ func TestDetachedRunAndList(t *testing.T) {
 	}
 	if _, errs, code := thalweg(t, env, "cancel"); code != exitUsage || !strings.Contains(errs, "which application?") {
 		t.Errorf("exit %d %q", code, errs)
+	}
+}
+
+// Why an application failed stands in the list, in one line among others and in whole for one.
+func TestListTellsWhyAnApplicationFailed(t *testing.T) {
+	env := fakeYARN(t)
+	self := job(t)
+	if _, errs, code := thalweg(t, env, "run", "-t", "yarn-application", self, "good"); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	out, errs, code := thalweg(t, env, "run", "-t", "yarn-application", "-Dyarn.application.name=orders", self, "fail")
+	_, app, _ := strings.Cut(out, "Application  ")
+	app, _, _ = strings.Cut(app, " ")
+	if code != exitFailed {
+		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
+	}
+	if out, _, _ = thalweg(t, env, "list", "-Dyarn.application.id="+app); !strings.Contains(out, "\n    why: Map (1/2): boom\n    at line 2\n") {
+		t.Errorf("a single one:\n%s", out)
+	}
+	if out, _, _ = thalweg(t, env, "list", "-a"); !strings.Contains(out, "\n    why: Map (1/2): boom\n") || strings.Contains(out, "at line 2") || strings.Count(out, "why:") != 1 || !strings.Contains(out, "SUCCEEDED") {
+		t.Errorf("all:\n%s", out)
 	}
 }
 

@@ -7,6 +7,8 @@ var (
 	Parallelism       = intOption("parallelism.default", 1, "Parallelism of operators that set none, 32768 at most.", between(1, 1<<15))
 	MaxParallelism    = intOption("pipeline.max-parallelism", -1, "Number of key groups of operators that set none; -1 derives it from the parallelism (128 at least).", minusOneOr(1, 1<<15))
 	OperatorChaining  = boolOption("pipeline.operator-chaining.enabled", true, "Run operators that need no exchange in one task.")
+	ChainAcross       = boolOption("pipeline.operator-chaining.chain-operators-with-different-max-parallelism", true, "Also run operators of different max parallelism in one task, which has that of the first. Keyed state is always the first's.")
+	GenerateUIDs      = boolOption("pipeline.auto-generate-uids", true, "Give operators without UID an identity that follows from their place in the program; false makes a missing UID a mistake, so that no change of the program can lose state.")
 	PipelineName      = stringOption("pipeline.name", "", "The job's name; the program's name when empty.")
 	WatermarkInterval = durationOption("pipeline.auto-watermark-interval", 200*time.Millisecond, "How often sources emit watermarks.", from(time.Millisecond))
 	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.", minusOneMs(zeroOr(time.Millisecond)))

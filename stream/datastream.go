@@ -54,46 +54,6 @@ type SingleOutputStreamOperator[T any] struct {
 // DataStreamSource is the stream of a source.
 type DataStreamSource[T any] struct{ SingleOutputStreamOperator[T] }
 
-// Name sets the operator's name, as shown in plans and logs.
-func (s SingleOutputStreamOperator[T]) Name(name string) SingleOutputStreamOperator[T] {
-	s.node.Name = name
-	return s
-}
-
-// UID sets the operator's identity: state in savepoints is found by it. It must be unique in the job and stay the same over versions.
-func (s SingleOutputStreamOperator[T]) UID(uid string) SingleOutputStreamOperator[T] {
-	s.node.UID = uid
-	return s
-}
-
-// SetParallelism sets the number of subtasks.
-func (s SingleOutputStreamOperator[T]) SetParallelism(n int) SingleOutputStreamOperator[T] {
-	if n < 1 {
-		s.env.mistake("parallelism %d is not positive", n)
-		return s
-	}
-	s.node.Parallelism = n
-	return s
-}
-
-// SetMaxParallelism sets the number of key groups.
-func (s SingleOutputStreamOperator[T]) SetMaxParallelism(n int) SingleOutputStreamOperator[T] {
-	s.node.MaxParallelism = n
-	return s
-}
-
-// StartNewChain lets this operator begin a task of its own; what follows may still be chained to it.
-func (s SingleOutputStreamOperator[T]) StartNewChain() SingleOutputStreamOperator[T] {
-	s.node.Chaining = graph.ChainHead
-	return s
-}
-
-// DisableChaining gives the operator a task of its own.
-func (s SingleOutputStreamOperator[T]) DisableChaining() SingleOutputStreamOperator[T] {
-	s.node.Chaining = graph.ChainNever
-	return s
-}
-
 // next adds an operator with one input.
 func next[T, R any](s DataStream[T], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
 	n := s.env.add(&graph.Node{Kind: kind, Name: name, In: s.edges(0), Impl: f})
@@ -216,26 +176,4 @@ func (s DataStream[T]) SinkTo(sink connector.Sink[T]) DataStreamSink[T] {
 type DataStreamSink[T any] struct {
 	env  *Environment
 	node *graph.Node
-}
-
-// Name sets the sink's name.
-func (s DataStreamSink[T]) Name(name string) DataStreamSink[T] {
-	s.node.Name = "Sink: " + name
-	return s
-}
-
-// UID sets the sink's identity in savepoints.
-func (s DataStreamSink[T]) UID(uid string) DataStreamSink[T] {
-	s.node.UID = uid
-	return s
-}
-
-// SetParallelism sets the number of subtasks.
-func (s DataStreamSink[T]) SetParallelism(n int) DataStreamSink[T] {
-	if n < 1 {
-		s.env.mistake("parallelism %d is not positive", n)
-		return s
-	}
-	s.node.Parallelism = n
-	return s
 }

@@ -53,13 +53,41 @@ func (e *Environment) EnableCheckpointing(interval time.Duration, mode Checkpoin
 
 // SetParallelism sets the parallelism of operators that set none. A submitted one (-p) wins.
 func (e *Environment) SetParallelism(n int) *Environment {
+	if n < 1 {
+		e.mistake("parallelism %d is not positive", n)
+		return e
+	}
 	config.Parallelism.Set(e.prog, n)
 	return e
 }
 
 // SetMaxParallelism sets the number of key groups of operators that set none.
 func (e *Environment) SetMaxParallelism(n int) *Environment {
+	if n < 1 || n > maxKeyGroups {
+		e.mistake("max parallelism %d is not between 1 and %d", n, maxKeyGroups)
+		return e
+	}
 	config.MaxParallelism.Set(e.prog, n)
+	return e
+}
+
+// DisableOperatorChaining gives every operator a task of its own. A submitted pipeline.operator-chaining.enabled wins.
+func (e *Environment) DisableOperatorChaining() *Environment {
+	config.OperatorChaining.Set(e.prog, false)
+	return e
+}
+
+// SetBufferTimeout bounds how long a record may wait in an output buffer for others: 0 sends each record at once, negative only full
+// buffers. The default is 100 ms; a submitted execution.buffer-timeout.interval wins.
+func (e *Environment) SetBufferTimeout(d time.Duration) *Environment {
+	if d < 0 {
+		d = -time.Millisecond
+	}
+	if d > 0 && d < time.Millisecond {
+		e.mistake("buffer time-out %v is below a millisecond; 0 sends each record at once", d)
+		return e
+	}
+	config.BufferTimeout.Set(e.prog, d)
 	return e
 }
 
@@ -136,6 +164,7 @@ func (e *Environment) translate() (*graph.Program, error) {
 	}
 	return graph.Translate(&e.g, graph.Options{
 		Parallelism: config.Parallelism.Value(c), MaxParallelism: config.MaxParallelism.Value(c), Chaining: config.OperatorChaining.Value(c),
+		ChainAcross: config.ChainAcross.Value(c), RequireUIDs: !config.GenerateUIDs.Value(c),
 		Protocol: version.Protocol, SDK: version.Version, Config: c, DefaultMax: state.DefaultMaxParallelism,
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,11 +103,13 @@ func (c *cli) notef(format string, args ...any) {
 
 // emit writes one JSON object in one line.
 func (c *cli) emit(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // "Source -> Map" is to be read, and there is no HTML
+	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("encode output: %w", err)
 	}
-	if _, err = fmt.Fprintf(c.print, "%s\n", b); err != nil {
+	if _, err := c.print.Write(b.Bytes()); err != nil {
 		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil

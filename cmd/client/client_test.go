@@ -112,11 +112,23 @@ func TestInfo(t *testing.T) {
 	}
 	out, errs, code := thalweg(t, nil, "info", "-o", "json", self)
 	var g struct {
-		Name     string           `json:"name"`
-		Vertices []map[string]any `json:"vertices"`
+		Nodes []struct {
+			ID           int
+			Type, Pact   string
+			Predecessors []struct {
+				ID       int
+				Strategy string `json:"ship_strategy"`
+			}
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &g); err != nil || code != 0 || g.Name != "job" || len(g.Vertices) == 0 {
+	if err := json.Unmarshal([]byte(out), &g); err != nil || code != 0 || len(g.Nodes) < 2 || g.Nodes[0].Pact != "Data Source" || g.Nodes[1].Predecessors[0].ID != 1 {
 		t.Errorf("%s %s %d %v", out, errs, code, err)
+	}
+	out, errs, code = thalweg(t, nil, "info", "-p", "3", self)
+	for _, want := range []string{"job: ", "1  parallelism ", "Source: "} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("no %q in %s %s %d", want, out, errs, code)
+		}
 	}
 	if _, errs, code := thalweg(t, nil, "info", self, "bad"); code != exitUsage || !strings.Contains(errs, "no topic") {
 		t.Errorf("%q, exit %d", errs, code)

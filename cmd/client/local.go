@@ -74,9 +74,10 @@ func localLevel(getenv func(string) string, cfg config.Configuration) string {
 func (c *cli) infoCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "info [flags] <artifact> [arguments of the program]", Short: "print the job graph of a program as JSON, without running it",
-		Long:    "Run the program in role plan on this machine: it builds its graph twice, the two are compared, and the result is printed as JSON.",
-		Example: "  thalweg info ./job --brokers kafka:9092 | jq '.vertices[].name'",
+		Use: "info [flags] <artifact> [arguments of the program]", Short: "print the plan of a program, without running it",
+		Long: "Run the program in role plan on this machine: it builds its graph twice, the two are compared, and the plan is printed: its tasks, where\n" +
+			"each one's records come from, and the operators in each. With -o json in the form of Flink's plans, one node per operator.",
+		Example: "  thalweg info -p 4 ./job --brokers kafka:9092\n  thalweg info -o json ./job | jq -r '.nodes[].type'",
 		Args:    positional(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags, err := f.configuration()
@@ -103,11 +104,14 @@ func (c *cli) infoCommand() *cobra.Command {
 			if err != nil {
 				return &usageError{err}
 			}
-			enc := json.NewEncoder(c.out)
-			if !c.json() {
-				enc.SetIndent("", "  ")
+			for _, w := range g.Warnings {
+				c.notef("warning: %s", w)
 			}
-			return enc.Encode(g)
+			if c.json() {
+				return c.emit(g.Plan())
+			}
+			c.printf("%s", g.Tree())
+			return nil
 		},
 	}
 	cmd.Flags().SetInterspersed(false)

@@ -94,6 +94,11 @@ type Operator struct {
 	KeyType    string     `json:"keyType,omitempty"`
 	CallSite   string     `json:"callSite,omitempty"` // file:line of the user's call
 	Detail     string     `json:"detail,omitempty"`   // such as "TumblingEventTime(1m0s)"
+	// Description is the user's own text; "" for none.
+	Description string `json:"description,omitempty"`
+	// ChainedTo is, in an operator that is not the head, the position of the one before it, and ChainedTag the side output that it takes.
+	ChainedTo  int    `json:"chainedTo,omitempty"`
+	ChainedTag string `json:"chainedTag,omitempty"`
 }
 
 // Input is one network edge into a vertex.

@@ -21,8 +21,9 @@ const (
 // Node is one operation of a StreamGraph.
 type Node struct {
 	Kind, Name, UID, Detail, CallSite string
-	Parallelism                       int // 0 for the job's default
-	MaxParallelism                    int // 0 for the job's default
+	Description                       string // the user's own
+	Parallelism                       int    // 0 for the job's default
+	MaxParallelism                    int    // 0 for the job's default
 	Stateful, Keyed                   bool
 	Source, Bounded, Coordinated      bool
 	OutType, KeyType                  string
@@ -93,9 +94,13 @@ type Options struct {
 	Parallelism    int
 	MaxParallelism int // <= 0 derives it
 	Chaining       bool
-	Protocol       int
-	SDK            string
-	Config         map[string]string
+	// ChainAcross chains operators with different max parallelism, which is then that of the first.
+	ChainAcross bool
+	// RequireUIDs makes an operator without UID a mistake.
+	RequireUIDs bool
+	Protocol    int
+	SDK         string
+	Config      map[string]string
 	// DefaultMax derives a max parallelism from a parallelism (state.DefaultMaxParallelism; graph imports nothing of the project).
 	DefaultMax func(parallelism int) int
 }
@@ -138,7 +143,7 @@ func (t *translation) resolve(n *Node) {
 		}
 	}
 	if n.SlotSharingGroup == "" {
-		n.SlotSharingGroup = "default"
+		n.SlotSharingGroup = inherited(n)
 	}
 	for i := range n.In {
 		e := &n.In[i]
@@ -152,6 +157,22 @@ func (t *translation) resolve(n *Node) {
 	}
 }
 
+// inherited is the slot sharing group of a node that sets none: that of its inputs when they share one. Source: Flink
+// StreamGraphGenerator.determineSlotSharingGroup.
+func inherited(n *Node) string {
+	group := ""
+	for _, e := range n.In {
+		if group != "" && e.From.SlotSharingGroup != group {
+			return "default"
+		}
+		group = e.From.SlotSharingGroup
+	}
+	if group == "" {
+		return "default"
+	}
+	return group
+}
+
 func (t *translation) check(g *StreamGraph) {
 	if len(g.Nodes) == 0 {
 		t.errs = append(t.errs, errors.New("the program builds no operators: add a source and a sink"))
@@ -163,6 +184,8 @@ func (t *translation) check(g *StreamGraph) {
 				t.fail(n, "UID %q is already used at %s; UIDs are unique in a job", n.UID, other.CallSite)
 			}
 			uids[n.UID] = n
+		} else if t.o.RequireUIDs {
+			t.fail(n, "the operator has no UID, and pipeline.auto-generate-uids is false; add .UID(...)")
 		} else if n.Stateful {
 			t.warns = append(t.warns, fmt.Sprintf("%s: %s keeps state but has no UID: a changed program may not find it in a savepoint; add .UID(...)", n.CallSite, n.Name))
 		}
@@ -207,7 +230,7 @@ func (t *translation) chainable(n *Node) bool {
 	}
 	e := n.In[0]
 	return e.Partitioner == Forward && e.From.Chaining != ChainNever && e.From.SlotSharingGroup == n.SlotSharingGroup &&
-		e.From.MaxParallelism == n.MaxParallelism
+		(t.o.ChainAcross || e.From.MaxParallelism == n.MaxParallelism)
 }
 
 func (t *translation) build(g *StreamGraph) (*Program, error) {
@@ -219,14 +242,17 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		t.chain[n] = c
 		p.Nodes[c.ID] = n
 		op := Operator{ID: c.ID, UID: n.UID, Name: n.Name, Kind: n.Kind, Stateful: n.Stateful, Keyed: n.Keyed, Source: n.Source,
-			Bounded: n.Bounded, Coordinate: n.Coordinated, OutType: n.OutType, KeyType: n.KeyType, CallSite: n.CallSite, Detail: n.Detail}
+			Bounded: n.Bounded, Coordinate: n.Coordinated, OutType: n.OutType, KeyType: n.KeyType, CallSite: n.CallSite, Detail: n.Detail, Description: n.Description}
 		if t.chainable(n) {
 			from := n.In[0].From
 			t.head[n] = t.head[from]
 			v := &jg.Vertices[index[t.head[n]]]
 			c.Index = len(v.Operators)
+			op.ChainedTo, op.ChainedTag = t.chain[from].Index, n.In[0].Tag
 			v.Operators = append(v.Operators, op)
-			v.MaxDerived = v.MaxDerived && n.maxDerived // set for one is set for the chain
+			if n.MaxParallelism == v.MaxParallelism {
+				v.MaxDerived = v.MaxDerived && n.maxDerived // set for one is set for the chain
+			}
 			v.Name += " -> " + n.Name
 			c.Tag = n.In[0].Tag
 			t.chain[from].Chained = append(t.chain[from].Chained, c)

@@ -177,12 +177,7 @@ func (c *Cluster) start(ctx context.Context) error {
 // spec is one TaskManager with all slots, unless TaskManagers or the configuration say otherwise.
 func (c *Cluster) spec() resourcemanager.WorkerSpec {
 	s := resourcemanager.SpecOf(c.conf)
-	groups := map[string]int{}
-	need := 0
-	for _, v := range c.opts.Graph.Vertices {
-		need += max(0, v.Parallelism-groups[v.SlotSharingGroup])
-		groups[v.SlotSharingGroup] = max(groups[v.SlotSharingGroup], v.Parallelism)
-	}
+	need := c.opts.Graph.Slots()
 	switch n := c.opts.TaskManagers; {
 	case config.TaskSlots.IsSet(c.conf):
 	case n > 0:

@@ -14,6 +14,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/savepoint"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/local"
 	"github.com/thalweg/thalweg/fs/mem"
 	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -31,6 +32,7 @@ type Job struct {
 	conf  config.Configuration
 	log   zerolog.Logger
 	reg   *fs.Registry
+	id    string
 	dir   string // for the files of state backends; made when there is need
 
 	prog        *graph.Program
@@ -66,9 +68,10 @@ func Start(t testing.TB, build func(*stream.Environment) error, opts ...Option) 
 func newJob(t testing.TB, build func(*stream.Environment) error, s settings) *Job {
 	t.Helper()
 	j := &Job{t: t, build: build, set: s, conf: config.Configuration{}, now: s.now.UnixMilli(), parallelism: s.parallelism, next: 1,
-		log: logging.New(zerolog.NewTestWriter(t), zerolog.WarnLevel), reg: &fs.Registry{}}
+		log: logging.New(zerolog.NewTestWriter(t), zerolog.WarnLevel), reg: &fs.Registry{}, id: graph.NewID().String()}
 	j.mail.wake = make(chan struct{}, 1)
 	mem.Register(j.reg)
+	local.Register(j.reg)
 	for k, v := range s.conf {
 		j.conf[k] = v
 	}

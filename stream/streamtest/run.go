@@ -13,6 +13,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
@@ -367,8 +368,14 @@ func (j *Job) toEnumerator(op graph.OperatorID, subtask int, payload []byte) err
 		return err
 	}
 	for _, e := range j.enumerators {
-		if e.id == op && ev.Request {
+		if e.id != op {
+			continue
+		}
+		if ev.Request {
 			e.e.HandleSplitRequest(subtask)
+		}
+		if h, ok := e.e.(connector.EventEnumerator); ok && ev.Custom != nil {
+			h.HandleEvent(subtask, ev.Custom)
 		}
 	}
 	return nil
@@ -403,6 +410,10 @@ func (e *enumerator) NoMoreSplits(subtask int) {
 	e.post(subtask, operator.SourceEvent{NoMoreSplits: true})
 }
 
+func (e *enumerator) SendEvent(subtask int, payload []byte) {
+	e.post(subtask, operator.SourceEvent{Custom: payload})
+}
+
 // Async runs the work at once, and once.
 func (e *enumerator) Async(_ time.Duration, work func(context.Context) (any, error), done func(any, error)) {
 	run := e.j.runs
@@ -414,4 +425,5 @@ func (e *enumerator) Async(_ time.Duration, work func(context.Context) (any, err
 	})
 }
 func (e *enumerator) Fail(err error)         { e.j.mail.fail(err) }
+func (e *enumerator) Files() *fs.Registry    { return e.j.reg }
 func (e *enumerator) Logger() zerolog.Logger { return e.j.log }

@@ -1,0 +1,138 @@
+package stream
+
+import "github.com/thalweg/thalweg/runtime/graph"
+
+// maxKeyGroups is the greatest max parallelism.
+const maxKeyGroups = 1 << 15
+
+// settings are what every operator has: those of sources, of what they are followed by, and of sinks.
+type settings struct {
+	env  *Environment
+	node *graph.Node
+}
+
+func (s settings) parallelism(n int) {
+	if n < 1 {
+		s.env.mistake("parallelism %d is not positive", n)
+		return
+	}
+	s.node.Parallelism = n
+}
+
+func (s settings) maxParallelism(n int) {
+	if n < 1 || n > maxKeyGroups {
+		s.env.mistake("max parallelism %d is not between 1 and %d", n, maxKeyGroups)
+		return
+	}
+	s.node.MaxParallelism = n
+}
+
+func (s settings) group(name string) {
+	if name == "" {
+		s.env.mistake("SlotSharingGroup: the group has no name")
+		return
+	}
+	s.node.SlotSharingGroup = name
+}
+
+func (s SingleOutputStreamOperator[T]) settings() settings { return settings{s.env, s.node} }
+
+// Name sets the operator's name, as shown in plans, logs and metrics.
+func (s SingleOutputStreamOperator[T]) Name(name string) SingleOutputStreamOperator[T] {
+	s.node.Name = name
+	return s
+}
+
+// UID sets the operator's identity: state in savepoints is found by it. It must be unique in the job and stay the same over versions.
+func (s SingleOutputStreamOperator[T]) UID(uid string) SingleOutputStreamOperator[T] {
+	s.node.UID = uid
+	return s
+}
+
+// SetDescription sets a text for people, shown in plans; it may be longer than a name.
+func (s SingleOutputStreamOperator[T]) SetDescription(text string) SingleOutputStreamOperator[T] {
+	s.node.Description = text
+	return s
+}
+
+// SetParallelism sets the number of subtasks.
+func (s SingleOutputStreamOperator[T]) SetParallelism(n int) SingleOutputStreamOperator[T] {
+	s.settings().parallelism(n)
+	return s
+}
+
+// SetMaxParallelism sets the number of key groups, 32768 at most: the most that the parallelism can ever be for its state.
+func (s SingleOutputStreamOperator[T]) SetMaxParallelism(n int) SingleOutputStreamOperator[T] {
+	s.settings().maxParallelism(n)
+	return s
+}
+
+// SlotSharingGroup puts the operator, and what follows it and sets no group, into a slot sharing group: subtasks of one group may run in
+// one slot, of different groups never do. A job needs as many slots as the sum over its groups of their greatest parallelism. The
+// default is the group of the inputs if they share one, else "default". Operators of different groups are not chained.
+func (s SingleOutputStreamOperator[T]) SlotSharingGroup(name string) SingleOutputStreamOperator[T] {
+	s.settings().group(name)
+	return s
+}
+
+// StartNewChain lets this operator begin a task of its own; what follows may still be chained to it.
+func (s SingleOutputStreamOperator[T]) StartNewChain() SingleOutputStreamOperator[T] {
+	s.node.Chaining = graph.ChainHead
+	return s
+}
+
+// DisableChaining gives the operator a task of its own.
+func (s SingleOutputStreamOperator[T]) DisableChaining() SingleOutputStreamOperator[T] {
+	s.node.Chaining = graph.ChainNever
+	return s
+}
+
+func (s DataStreamSink[T]) settings() settings { return settings{s.env, s.node} }
+
+// Name sets the sink's name.
+func (s DataStreamSink[T]) Name(name string) DataStreamSink[T] {
+	s.node.Name = "Sink: " + name
+	return s
+}
+
+// UID sets the sink's identity in savepoints.
+func (s DataStreamSink[T]) UID(uid string) DataStreamSink[T] {
+	s.node.UID = uid
+	return s
+}
+
+// SetDescription sets a text for people, shown in plans.
+func (s DataStreamSink[T]) SetDescription(text string) DataStreamSink[T] {
+	s.node.Description = text
+	return s
+}
+
+// SetParallelism sets the number of subtasks.
+func (s DataStreamSink[T]) SetParallelism(n int) DataStreamSink[T] {
+	s.settings().parallelism(n)
+	return s
+}
+
+// SetMaxParallelism sets the most that the parallelism can be.
+func (s DataStreamSink[T]) SetMaxParallelism(n int) DataStreamSink[T] {
+	s.settings().maxParallelism(n)
+	return s
+}
+
+// SlotSharingGroup is that of SingleOutputStreamOperator.
+func (s DataStreamSink[T]) SlotSharingGroup(name string) DataStreamSink[T] {
+	s.settings().group(name)
+	return s
+}
+
+// StartNewChain gives the sink a task of its own, as DisableChaining does: nothing follows it.
+func (s DataStreamSink[T]) StartNewChain() DataStreamSink[T] {
+	s.node.Chaining = graph.ChainHead
+	return s
+}
+
+// DisableChaining gives the sink a task of its own.
+func (s DataStreamSink[T]) DisableChaining() DataStreamSink[T] {
+	s.node.Chaining = graph.ChainNever
+	return s
+}

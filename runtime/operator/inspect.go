@@ -78,11 +78,11 @@ func (i *Inspector[K]) Encoded(k K) []byte { return i.RuntimeContext.key.Append(
 
 // Options are the options that the operator's function opened a keyed state with. The error names the states that it has.
 func (i *Inspector[K]) Options(name string) ([]StateOption, error) {
-	c, ok := i.ctx.claims[claimed{name, true}]
+	c, ok := i.ctx.claims[claimed{name, ofKey}]
 	if !ok {
 		var names []string
 		for n := range maps.Keys(i.ctx.claims) {
-			if n.keyed {
+			if n.of == ofKey {
 				names = append(names, n.name)
 			}
 		}

@@ -31,15 +31,15 @@ type keyLister[K comparable] interface {
 	keys() ([]state.Key[K], error)
 }
 
-// claim notes that a state is opened, and refuses a name that is open as something else. Keyed and operator state have names of their own.
-func (c *Context) claim(name, what string, keyed bool, ttl *StateTTLConfig) error {
+// claim notes that a state is opened, and refuses a name that is open as something else. Each scope has names of its own.
+func (c *Context) claim(name, what string, of scope, ttl *StateTTLConfig) error {
 	if name == "" {
 		return errors.New("a state has no name")
 	}
 	if c.claims == nil {
 		c.claims = map[claimed]claim{}
 	}
-	n, key := claim{what, ttl, userSite()}, claimed{name, keyed}
+	n, key := claim{what, ttl, userSite()}, claimed{name, of}
 	old, ok := c.claims[key]
 	if !ok {
 		c.claims[key] = n
@@ -54,9 +54,19 @@ func (c *Context) claim(name, what string, keyed bool, ttl *StateTTLConfig) erro
 	return nil
 }
 
+// scope is what a state belongs to.
+type scope uint8
+
+const (
+	ofOperator scope = iota
+	ofKey
+	ofWindow
+	ofTrigger
+)
+
 type claimed struct {
-	name  string
-	keyed bool
+	name string
+	of   scope
 }
 
 type claim struct {
@@ -105,7 +115,7 @@ func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl
 	for _, f := range opts {
 		f(&o)
 	}
-	if err := r.ctx.claim(name, what, true, o.ttl); err != nil {
+	if err := r.ctx.claim(name, what, ofKey, o.ttl); err != nil {
 		return nil, err
 	}
 	if o.ttl == nil {

@@ -114,7 +114,7 @@ func openList[V any](c *Context, name, kind string) (ListState[V], error) {
 	if err != nil {
 		return ListState[V]{}, err
 	}
-	if err := c.claim(name, kind+" state of "+typeName[V](), false, nil); err != nil {
+	if err := c.claim(name, kind+" state of "+typeName[V](), ofOperator, nil); err != nil {
 		return ListState[V]{}, err
 	}
 	if s, ok := c.subtaskStates[name].(*subtaskList[V]); ok {
@@ -243,7 +243,7 @@ func openBroadcast[UK comparable, V any](c *Context, name string) (*broadcastMap
 	if err != nil {
 		return nil, err
 	}
-	if err := c.claim(name, "broadcast state of "+typeName[UK]()+" to "+typeName[V](), false, nil); err != nil {
+	if err := c.claim(name, "broadcast state of "+typeName[UK]()+" to "+typeName[V](), ofOperator, nil); err != nil {
 		return nil, err
 	}
 	if s, ok := c.subtaskStates[name].(*broadcastMap[UK, V]); ok {

@@ -130,13 +130,16 @@ func (r *WindowRuntimeContext[K]) WindowValueState[V any](name string) (WindowVa
 	if err != nil {
 		return WindowValueState[V]{}, fmt.Errorf("state %q: %w", name, err)
 	}
-	t, err := OpenTable(r.ctx, "window-user-"+name, r.u.codec, codec)
+	if err := r.ctx.claim(name, "WindowValueState["+typeName[V]()+"]", ofWindow, nil); err != nil {
+		return WindowValueState[V]{}, err
+	}
+	t, err := openBoxes(r.ctx, "window-user-"+name, r.u.codec, boxing(codec))
 	if err != nil {
 		return WindowValueState[V]{}, err
 	}
 	r.u.drop = append(r.u.drop, t.DropNamespace)
 	r.u.remove = append(r.u.remove, t.Delete)
-	return WindowValueState[V]{&perWindow[K, V]{t, &r.u.cur, &r.u.ns}}, nil
+	return WindowValueState[V]{&perWindow[V]{&keyBoxes[K]{t, &r.u.cur}, codec, &r.u.ns}}, nil
 }
 
 // WindowValueState is one value per key and window.
@@ -156,33 +159,6 @@ func (s WindowValueState[V]) Update(v V) error { return s.s.put(v) }
 
 // Clear removes the value.
 func (s WindowValueState[V]) Clear() error { return s.s.clear() }
-
-type perWindow[K comparable, V any] struct {
-	t   state.Table[K, V]
-	cur *state.Key[K]
-	ns  *state.Namespace
-}
-
-func (p *perWindow[K, V]) get() (v V, found bool, err error) {
-	if p.cur.Group == noKey {
-		return v, false, errNoKey
-	}
-	return p.t.Get(*p.cur, *p.ns)
-}
-
-func (p *perWindow[K, V]) put(v V) error {
-	if p.cur.Group == noKey {
-		return errNoKey
-	}
-	return p.t.Put(*p.cur, *p.ns, v)
-}
-
-func (p *perWindow[K, V]) clear() error {
-	if p.cur.Group == noKey {
-		return errNoKey
-	}
-	return p.t.Delete(*p.cur, *p.ns)
-}
 
 // windowState is the current key and window of a window function, with the tables of its per-window state.
 type windowState[K comparable] struct {

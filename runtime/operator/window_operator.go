@@ -53,7 +53,7 @@ type merged[C any] struct {
 	C              C
 }
 
-func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpec[K, T], c contents[T, C], user windowUser[K, C, R]) (Operator, error) {
+func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpec[K, T], c contents[T, C], user windowUser[K, C, R], open tableOpener[K, C]) (Operator, error) {
 	o := &windowOp[K, T, C, R]{win: spec.Assigner, c: c, user: user}
 	if spec.Trigger != nil {
 		o.trigger = spec.Trigger()
@@ -73,11 +73,11 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		if err != nil {
 			return nil, err
 		}
-		if o.merging, err = OpenTable(ctx, "window-merging", o.sel.Codec, codec); err != nil {
+		if o.merging, err = openBoxed(ctx, "window-merging", o.sel.Codec, codec); err != nil {
 			return nil, err
 		}
 	} else {
-		t, err := OpenTable(ctx, "window-contents", o.sel.Codec, o.c.codec)
+		t, err := open(ctx, "window-contents", o.sel.Codec, o.c.codec)
 		if err != nil {
 			return nil, err
 		}
@@ -169,24 +169,21 @@ func (o *windowOp[K, T, C, R]) timer(event, register bool, at int64) error {
 	return nil
 }
 
-func openTriggerTable[K comparable, T, C, R, V any](o *windowOp[K, T, C, R], name string) (mergeable[V], error) {
-	p, err := openPerWindow[K, V](o.Ctx, "window-trigger-"+name, o.sel.Codec, o.merges(), &o.cur, &o.ns)
+func (o *windowOp[K, T, C, R]) open(name, what string, value box) (boxes, error) {
+	if err := o.Ctx.claim(name, what, ofTrigger, nil); err != nil {
+		return nil, err
+	}
+	t, err := openBoxes(o.Ctx, "window-trigger-"+name, o.sel.Codec, value)
 	if err != nil {
 		return nil, err
 	}
-	if p.t != nil {
-		o.drops = append(o.drops, p.t.DropNamespace)
+	if !o.merges() {
+		o.drops = append(o.drops, t.DropNamespace)
 	}
-	return p, nil
+	return &keyBoxes[K]{t, &o.cur}, nil
 }
 
-func (o *windowOp[K, T, C, R]) openInt(name string) (mergeable[int64], error) {
-	return openTriggerTable[K, T, C, R, int64](o, name)
-}
-
-func (o *windowOp[K, T, C, R]) openBytes(name string) (mergeable[[]byte], error) {
-	return openTriggerTable[K, T, C, R, []byte](o, name)
-}
+func (o *windowOp[K, T, C, R]) window() *state.Namespace { return &o.ns }
 
 // cleanup is when a window is gone, in the assigner's time. Source: Flink WindowOperator.cleanupTime.
 func (o *windowOp[K, T, C, R]) cleanup(w Window) int64 {

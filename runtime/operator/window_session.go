@@ -117,7 +117,7 @@ func newSession[K comparable, T, C, R any](ctx *Context, out any, sel KeySelecto
 	if err != nil {
 		return nil, err
 	}
-	if o.table, err = OpenTable(ctx, "window-sessions", sel.Codec, codec); err != nil {
+	if o.table, err = openBoxed(ctx, "window-sessions", sel.Codec, codec); err != nil {
 		return nil, err
 	}
 	if o.timers, err = OpenTimers(ctx, "window-timers", sel.Codec); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/serde"
+	"github.com/thalweg/thalweg/state"
 )
 
 // WindowKind is a kind of assigner.
@@ -110,6 +111,9 @@ func ProcessWindow[K comparable, T, R any](spec WindowSpec[K, T], process func()
 	})
 }
 
+// tableOpener opens a table for windows' contents: OpenTable where newSliced needs the same, else openBoxed.
+type tableOpener[K comparable, C any] = func(*Context, string, serde.Codec[K], serde.Codec[C]) (state.Table[K, C], error)
+
 // chooseWindow chooses the operator.
 func chooseWindow[K comparable, T, C, R any](spec WindowSpec[K, T], parts func() (contents[T, C], windowUser[K, C, R])) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
@@ -124,7 +128,7 @@ func chooseWindow[K comparable, T, C, R any](spec WindowSpec[K, T], parts func()
 		case plain && a.Kind == SessionWindows:
 			return newSession(ctx, out, spec.Key, a.Session, c, user, spec.Lateness, spec.Late)
 		default:
-			return newWindow(ctx, out, &spec, c, user)
+			return newWindow(ctx, out, &spec, c, user, OpenTable[K, C])
 		}
 	})
 }
@@ -142,7 +146,7 @@ func newEvicting[K comparable, T, C, R any](ctx *Context, out any, spec *WindowS
 		}
 		*b = append(*b, TimestampedValue[T]{v, ts})
 	}
-	return newWindow[K, T, []TimestampedValue[T], R](ctx, out, spec, b, evictBuffer[K, T, C, R]{&evictUser[K, T, C, R]{windowUser: user, c: c, evictor: spec.Evictor}})
+	return newWindow[K, T, []TimestampedValue[T], R](ctx, out, spec, b, evictBuffer[K, T, C, R]{&evictUser[K, T, C, R]{windowUser: user, c: c, evictor: spec.Evictor}}, openBoxed[K, []TimestampedValue[T]])
 }
 
 // TumblingWindow aggregates per key and tumbling event-time window; see AggregateWindow. f's functions are shared by all subtasks.

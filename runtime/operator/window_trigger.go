@@ -3,6 +3,7 @@ package operator
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
@@ -43,8 +44,11 @@ type triggerOps interface {
 	now() int64
 	current() int64
 	timer(event, register bool, at int64) error
-	openInt(name string) (mergeable[int64], error)
-	openBytes(name string) (mergeable[[]byte], error)
+	merges() bool
+	// open opens state of the current key.
+	open(name, what string, value box) (boxes, error)
+	// window is where the namespace of the current window is kept.
+	window() *state.Namespace
 }
 
 // mergeable is state of the current key and window that can be moved between windows.
@@ -157,128 +161,132 @@ func (r *TriggerRuntime) ReducingState[V any](name string, fn func(a, b V) V) (T
 	return TriggerReducingState[V]{s, fn}, err
 }
 
-// openTriggerState opens state of V. Triggers do not know the type of the key, nor does the operator know V: all but int64 goes as bytes.
+// openTriggerState opens state of V: by namespace for windows that all keys share, else in one entry per key.
 func openTriggerState[V any](r *TriggerRuntime, name string) (mergeable[V], error) {
-	var zero V
-	if _, ok := any(zero).(int64); ok {
-		s, err := r.ops.openInt(name)
-		if err != nil {
-			return nil, err
-		}
-		return any(s).(mergeable[V]), nil
-	}
 	codec, err := serde.For[V]()
 	if err != nil {
 		return nil, fmt.Errorf("trigger state %q: %w", name, err)
 	}
-	s, err := r.ops.openBytes(name)
+	what := "trigger state of " + typeName[V]()
+	if !r.ops.merges() {
+		b, err := r.ops.open(name, what, boxing(codec))
+		return &perWindow[V]{b, codec, r.ops.window()}, err
+	}
+	cells, err := serde.For[[]windowCell[V]]()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("trigger state %q: %w", name, err)
 	}
-	return &encoded[V]{s: s, codec: codec}, nil
+	b, err := r.ops.open(name, what, boxing(cells))
+	return &perMerging[V]{b, codec, r.ops.window()}, err
 }
 
-type encoded[V any] struct {
-	s     mergeable[[]byte]
+// boxes is boxed state of the current key.
+type boxes interface {
+	get(ns state.Namespace) (any, bool, error)
+	ref(ns state.Namespace) (*any, bool, error)
+	remove(ns state.Namespace) error
+}
+
+type keyBoxes[K comparable] struct {
+	t   state.Table[K, any]
+	cur *state.Key[K]
+}
+
+func (b *keyBoxes[K]) get(ns state.Namespace) (any, bool, error) {
+	if b.cur.Group == noKey {
+		return nil, false, errNoKey
+	}
+	return b.t.Get(*b.cur, ns)
+}
+
+func (b *keyBoxes[K]) ref(ns state.Namespace) (*any, bool, error) {
+	if b.cur.Group == noKey {
+		return nil, false, errNoKey
+	}
+	return b.t.Ref(*b.cur, ns)
+}
+
+func (b *keyBoxes[K]) remove(ns state.Namespace) error {
+	if b.cur.Group == noKey {
+		return errNoKey
+	}
+	return b.t.Delete(*b.cur, ns)
+}
+
+// perWindow is a value per key and window, of windows that do not merge.
+type perWindow[V any] struct {
+	b     boxes
 	codec serde.Codec[V]
-	buf   []byte
+	ns    *state.Namespace // the current window's
 }
 
-func (e *encoded[V]) decode(b []byte, found bool, err error) (v V, _ bool, _ error) {
-	if err != nil || !found {
-		return v, false, err
+func (c *perWindow[V]) get() (V, bool, error)                  { return c.of(*c.ns) }
+func (c *perWindow[V]) of(ns state.Namespace) (V, bool, error) { return unbox[V](c.b.get(ns)) }
+func (c *perWindow[V]) clear() error                           { return c.b.remove(*c.ns) }
+func (c *perWindow[V]) put(v V) error {
+	p, _, err := unboxed[V](c.b.ref(*c.ns))
+	if err == nil {
+		*p = c.codec.Clone(v)
 	}
-	v, _, err = e.codec.Decode(b)
-	return e.codec.Clone(v), err == nil, err
+	return err
 }
 
-func (e *encoded[V]) get() (V, bool, error)                  { return e.decode(e.s.get()) }
-func (e *encoded[V]) of(ns state.Namespace) (V, bool, error) { return e.decode(e.s.of(ns)) }
-func (e *encoded[V]) clear() error                           { return e.s.clear() }
-func (e *encoded[V]) put(v V) error {
-	e.buf = e.codec.Append(e.buf[:0], v)
-	return e.s.put(e.buf)
+// perMerging is a value per key and window, of windows that merge: all of a key are one entry.
+type perMerging[V any] struct {
+	b     boxes
+	codec serde.Codec[V]
+	ns    *state.Namespace
 }
 
-// perWindowValue is state per key and window: by namespace for windows that all keys share, else in one entry per key.
-type perWindowValue[K comparable, V any] struct {
-	t    state.Table[K, V]
-	list state.Table[K, []windowCell[V]]
-	cur  *state.Key[K]
-	ns   *state.Namespace
-}
-
+// windowCell is one of them. Its fields are exported for the codec alone.
 type windowCell[V any] struct {
 	NS state.Namespace
 	V  V
 }
 
-func openPerWindow[K comparable, V any](ctx *Context, name string, key serde.Codec[K], merging bool, cur *state.Key[K], ns *state.Namespace) (*perWindowValue[K, V], error) {
-	p := &perWindowValue[K, V]{cur: cur, ns: ns}
-	if merging {
-		c, err := serde.For[[]windowCell[V]]()
-		if err == nil {
-			p.list, err = OpenTable(ctx, name, key, c)
-		}
-		return p, err
-	}
-	c, err := serde.For[V]()
-	if err == nil {
-		p.t, err = OpenTable(ctx, name, key, c)
-	}
-	return p, err
+func find[V any](l []windowCell[V], ns state.Namespace) int {
+	return slices.IndexFunc(l, func(c windowCell[V]) bool { return c.NS == ns })
 }
 
-func (p *perWindowValue[K, V]) get() (V, bool, error) { return p.of(*p.ns) }
+func (c *perMerging[V]) get() (V, bool, error) { return c.of(*c.ns) }
 
-func (p *perWindowValue[K, V]) of(ns state.Namespace) (v V, found bool, err error) {
-	if p.t != nil {
-		return p.t.Get(*p.cur, ns)
-	}
-	l, _, err := p.list.Get(*p.cur, 0)
-	for i := range l {
-		if l[i].NS == ns {
-			return l[i].V, true, nil
-		}
+func (c *perMerging[V]) of(ns state.Namespace) (v V, found bool, err error) {
+	l, _, err := unbox[[]windowCell[V]](c.b.get(0))
+	if i := find(l, ns); i >= 0 {
+		return l[i].V, true, err
 	}
 	return v, false, err
 }
 
-func (p *perWindowValue[K, V]) put(v V) error {
-	if p.t != nil {
-		return p.t.Put(*p.cur, *p.ns, v)
-	}
-	l, _, err := p.list.Get(*p.cur, 0)
+func (c *perMerging[V]) put(v V) error {
+	p, _, err := unboxed[[]windowCell[V]](c.b.ref(0))
 	if err != nil {
 		return err
 	}
-	out := make([]windowCell[V], 0, len(l)+1)
-	for _, c := range l {
-		if c.NS != *p.ns {
-			out = append(out, c)
-		}
+	i := find(*p, *c.ns)
+	if i < 0 {
+		i = len(*p)
+		*p = append(*p, windowCell[V]{NS: *c.ns})
 	}
-	return p.list.Put(*p.cur, 0, append(out, windowCell[V]{*p.ns, v}))
+	(*p)[i].V = c.codec.Clone(v)
+	return nil
 }
 
-func (p *perWindowValue[K, V]) clear() error {
-	if p.t != nil {
-		return p.t.Delete(*p.cur, *p.ns)
-	}
-	l, found, err := p.list.Get(*p.cur, 0)
-	if err != nil || !found {
+func (c *perMerging[V]) clear() error {
+	l, _, err := unbox[[]windowCell[V]](c.b.get(0))
+	if err != nil || find(l, *c.ns) < 0 {
 		return err
 	}
-	out := make([]windowCell[V], 0, len(l))
-	for _, c := range l {
-		if c.NS != *p.ns {
-			out = append(out, c)
-		}
+	if len(l) == 1 {
+		return c.b.remove(0)
 	}
-	if len(out) == 0 {
-		return p.list.Delete(*p.cur, 0)
+	p, _, err := unboxed[[]windowCell[V]](c.b.ref(0))
+	if err != nil {
+		return err
 	}
-	return p.list.Put(*p.cur, 0, out)
+	i := find(*p, *c.ns)
+	*p = slices.Delete(*p, i, i+1)
+	return nil
 }
 
 // TriggerBase is embedded by triggers that have no state and do not merge: it does nothing.

@@ -219,12 +219,13 @@ func build(ctx context.Context, name string, dir bool, o Options) (string, error
 		work, target = filepath.Dir(abs), filepath.Base(abs)
 	}
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", out, target}
+	env := append(toolchain(ctx, tool), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if o.OnBuild != nil {
-		o.OnBuild("CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go " + strings.Join(args, " "))
+		o.OnBuild(strings.Join(env, " ") + " go " + strings.Join(args, " "))
 	}
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Dir = work
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), env...)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -236,6 +237,17 @@ func build(ctx context.Context, name string, dir bool, o Options) (string, error
 		return "", faultf("%s is not a main package: it builds, but to no executable", name)
 	}
 	return out, nil
+}
+
+// toolchain lets a go command fetch the toolchain that the module asks for, where the installation forbids it (GOTOOLCHAIN=local, as
+// distributions ship it): a job needs a newer one than most machines have. Another choice of the user's stands.
+func toolchain(ctx context.Context, tool string) []string {
+	cmd := exec.CommandContext(ctx, tool, "env", "GOTOOLCHAIN")
+	cmd.Dir = os.TempDir() // outside of any module
+	if out, err := cmd.Output(); err != nil || strings.TrimSpace(string(out)) != "local" {
+		return nil
+	}
+	return []string{"GOTOOLCHAIN=auto"}
 }
 
 // compilerSays leaves out the headings of packages.

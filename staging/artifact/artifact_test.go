@@ -68,6 +68,26 @@ func TestFoldersAndFilesAreBuilt(t *testing.T) {
 	}
 }
 
+// An installation with GOTOOLCHAIN=local, from the environment or its own settings, still builds a job, which needs a newer toolchain.
+func TestLocalToolchainMayBeFetched(t *testing.T) {
+	bin, dir := t.TempDir(), program(t, good, "")
+	script := "#!/bin/sh\nif [ \"$1\" = env ]; then echo \"${GOTOOLCHAIN:-$SHIPPED}\"; exit; fi\necho \"toolchain ${GOTOOLCHAIN:-of the installation}\"; exit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o700); err != nil { //nolint:gosec // an executable
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for _, c := range []struct{ env, shipped, want string }{
+		{"local", "", "auto"}, {"", "local", "auto"}, {"", "auto", "of the installation"}, {"go1.99", "local", "go1.99"}, {"local+path", "", "local+path"},
+	} {
+		t.Setenv("GOTOOLCHAIN", c.env)
+		t.Setenv("SHIPPED", c.shipped)
+		_, commands, err := resolve(t, dir)
+		if err == nil || !strings.HasSuffix(err.Error(), "toolchain "+c.want) || len(commands) != 1 || strings.Contains(commands[0], "GOTOOLCHAIN=auto") != (c.want == "auto") {
+			t.Errorf("%+v: %q, %v", c, commands, err)
+		}
+	}
+}
+
 func TestFaultsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	arm := filepath.Join(dir, "arm")

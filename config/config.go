@@ -23,6 +23,7 @@ type Option[T any] struct {
 	parse   func(string) (T, error)
 	format  func(T) string
 	check   func(T) error
+	values  []string                      // the only ones; nil for any that the check takes
 	hint    func(text string, v T) string // how a value that fails its check was understood; "" when that is plain
 }
 
@@ -32,6 +33,7 @@ type entry interface {
 	doc() string
 	defaultText() string
 	checkText(string) error
+	only() []string
 }
 
 var registry = map[string]entry{}
@@ -47,6 +49,7 @@ func register[T any](o *Option[T]) *Option[T] {
 func (o *Option[T]) key() string         { return o.Key }
 func (o *Option[T]) doc() string         { return o.Doc }
 func (o *Option[T]) defaultText() string { return o.format(o.Default) }
+func (o *Option[T]) only() []string      { return o.values }
 func (o *Option[T]) checkText(s string) error {
 	_, err := o.value(s)
 	return err
@@ -95,6 +98,14 @@ func (o *Option[T]) Set(c Configuration, v T) { c[o.Key] = o.format(v) }
 // Keys lists all registered keys, sorted.
 func Keys() []string {
 	return slices.Sorted(maps.Keys(registry))
+}
+
+// Values are the only values that the option of that key may have; nil when there is no such option, or it takes more than a few.
+func Values(key string) []string {
+	if e, ok := registry[key]; ok {
+		return slices.Clone(e.only())
+	}
+	return nil
 }
 
 // Validate checks a whole configuration: every key of c by itself, as ValidateKeys does, then by Check what they mean together.

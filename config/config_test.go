@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +196,47 @@ func TestValuesOutOfRange(t *testing.T) {
 			if err := Validate(Configuration{key: v}); err == nil || !strings.Contains(err.Error(), key) {
 				t.Errorf("%s = %q: %v, want an error that names the key", key, v, err)
 			}
+		}
+	}
+}
+
+// A key or a value of Flink's that is not here says what stands for it.
+func TestFlinksOldNames(t *testing.T) {
+	for old := range renamed {
+		if _, ok := registry[old]; ok {
+			t.Errorf("%s is an option", old)
+		}
+		present, reason := flinks(old)
+		if _, ok := registry[present]; !ok && (present != "" || reason == "") {
+			t.Errorf("%s: %q is no option", old, present)
+		}
+	}
+	for prefix := range renamedFamilies {
+		for key := range registry {
+			if strings.HasPrefix(key, prefix) {
+				t.Errorf("%s is an option", key)
+			}
+		}
+	}
+	for key, values := range counterpart {
+		for v := range values {
+			if slices.Contains(Values(key), v) || Values(key) == nil || v != strings.ToLower(v) {
+				t.Errorf("%s = %s", key, v)
+			}
+		}
+	}
+	for in, want := range map[[2]string]string{
+		{"state.checkpoints.dir", "hdfs:///x"}:            "it is execution.checkpointing.dir now",
+		{"state.backend", "rocksdb"}:                      "it is state.backend.type now",
+		{"state.backend.type", "RocksDB"}:                 "want one of hashmap, pebble; pebble is the counterpart",
+		{"state.backend.rocksdb.memory.managed", "true"}:  "leave it out: the pebble backend sizes itself",
+		{"high-availability.zookeeper.quorum", "zk:2181"}: "leave it out: nothing here uses ZooKeeper",
+		{"nothing.of.the.kind.anywhere", "1"}:             "(thalweg config lists all)",
+		{"execution.checkpointing.intervall", "1"}:        `did you mean "execution.checkpointing.interval"?`,
+		{"execution.state-recovery.claim-mode", "legacy"}: "no_claim leaves the savepoint alone",
+	} {
+		if err := Validate(Configuration{in[0]: in[1]}, Passthrough()...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v; want %s", in, err, want)
 		}
 	}
 }

@@ -10,11 +10,18 @@ import (
 type UnknownKeyError struct {
 	Key     string
 	Nearest string // "" when nothing is near
+	Renamed string // the present key, for an older one of Flink's
+	Reason  string // why there is none, for a key of Flink's
 }
 
 func (e *UnknownKeyError) Error() string {
-	if e.Nearest == "" {
-		return fmt.Sprintf("config: unknown option %q (thalweg help config lists all)", e.Key)
+	switch {
+	case e.Renamed != "":
+		return fmt.Sprintf("config: unknown option %q: it is %s now", e.Key, e.Renamed)
+	case e.Reason != "":
+		return fmt.Sprintf("config: unknown option %q: leave it out: %s", e.Key, e.Reason)
+	case e.Nearest == "":
+		return fmt.Sprintf("config: unknown option %q (thalweg config lists all)", e.Key)
 	}
 	return fmt.Sprintf("config: unknown option %q, did you mean %q?", e.Key, e.Nearest)
 }
@@ -33,6 +40,9 @@ func hasPrefix(k string, prefixes []string) bool {
 }
 
 func unknownKey(k string) error {
+	if present, reason := flinks(k); present != "" || reason != "" {
+		return &UnknownKeyError{Key: k, Renamed: present, Reason: reason}
+	}
 	const longest = 128 // what is longer is no misspelt key
 	if len(k) > longest {
 		return &UnknownKeyError{Key: k}

@@ -30,7 +30,7 @@ var (
 	CheckpointTimeout   = durationOption("execution.checkpointing.timeout", 10*time.Minute, "A checkpoint that takes longer is aborted.", from(time.Millisecond))
 	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next.", from(0))
 	CheckpointMode      = enumOption("execution.checkpointing.mode", "exactly_once", "Guarantee inside of the job.", "exactly_once", "exactly-once", "at_least_once", "at-least-once")
-	CheckpointDir       = stringOption("execution.checkpointing.dir", "", "URI of the folder of checkpoints (hdfs:// or file://); <dir>/<job id>/chk-<n>. On YARN the staging folder's ckp when empty.").checked(folder)
+	CheckpointDir       = stringOption("execution.checkpointing.dir", "", "URI of the folder of checkpoints (hdfs:// or file://); <dir>/<job id>/chk-<n>. When empty: on YARN the staging folder's ckp; for a job that runs on this machine a temporary folder, which goes with the job and its retained checkpoints.").checked(folder)
 	SavepointDir        = stringOption("execution.checkpointing.savepoint-dir", "", "URI of the default folder of savepoints.").checked(folder)
 	CheckpointsRetained = intOption("execution.checkpointing.num-retained", 1, "Completed checkpoints to keep.", between(1, 10_000))
 	Externalized        = enumOption("execution.checkpointing.externalized-checkpoint-retention", "retain_on_cancellation", "Whether a cancelled job keeps its last checkpoint. Flink's default is no_externalized_checkpoints; ours keeps it.", "retain_on_cancellation", "delete_on_cancellation", "no_externalized_checkpoints")

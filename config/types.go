@@ -17,10 +17,10 @@ func stringOption(key, def, doc string) *Option[string] {
 
 func enumOption(key, def, doc string, values ...string) *Option[string] {
 	o := &Option[string]{Key: key, Default: def, Doc: doc + " One of: " + strings.Join(values, ", ") + ".",
-		parse: func(s string) (string, error) { return strings.ToLower(strings.TrimSpace(s)), nil }, format: func(s string) string { return s }}
+		parse: func(s string) (string, error) { return strings.ToLower(strings.TrimSpace(s)), nil }, format: func(s string) string { return s }, values: values}
 	o.check = func(s string) error {
 		if !slices.Contains(values, s) {
-			return fmt.Errorf("want one of %s", strings.Join(values, ", "))
+			return fmt.Errorf("want one of %s%s", strings.Join(values, ", "), counterpart[key][s])
 		}
 		return nil
 	}
@@ -54,7 +54,7 @@ func floatOption(key string, def float64, doc string, check func(float64) error)
 }
 
 func boolOption(key string, def bool, doc string) *Option[bool] {
-	return register(&Option[bool]{Key: key, Default: def, Doc: doc, format: strconv.FormatBool,
+	return register(&Option[bool]{Key: key, Default: def, Doc: doc, format: strconv.FormatBool, values: []string{"true", "false"},
 		parse: func(s string) (bool, error) {
 			switch strings.ToLower(strings.TrimSpace(s)) {
 			case "true":

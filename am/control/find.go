@@ -113,7 +113,7 @@ func List(ctx context.Context, y YARN, c config.Configuration, all bool) ([]Appl
 
 // Errors of Find and FindJob.
 var (
-	ErrNotGiven = errors.New("control: which application? give -Dyarn.application.id=application_..., or -Dyarn.application.name=...")
+	ErrNotGiven = errors.New("control: which application? give -Dyarn.application.id=..., -Dyarn.application.name=..., or the id of a job")
 	ErrNotFound = errors.New("control: no such application runs")
 )
 
@@ -143,7 +143,7 @@ func Find(ctx context.Context, y YARN, c config.Configuration) (Application, err
 	}
 	name := config.YarnName.Value(c)
 	if name == "" {
-		return Application{}, ErrNotGiven
+		return Application{}, notGiven(ctx, y, c)
 	}
 	found, err := List(ctx, y, c, false)
 	switch {
@@ -159,6 +159,20 @@ func Find(ctx context.Context, y YARN, c config.Configuration) (Application, err
 		return Application{}, selection("%d applications are named %q: give -D%s= one of %s", len(found), name, config.YarnID.Key, strings.Join(ids, ", "))
 	}
 	return found[0], nil
+}
+
+// notGiven is ErrNotGiven with what runs.
+func notGiven(ctx context.Context, y YARN, c config.Configuration) error {
+	found, err := List(ctx, y, c, false)
+	switch {
+	case err != nil:
+		return ErrNotGiven
+	case len(found) == 0:
+		return fmt.Errorf("%w; none runs", ErrNotGiven)
+	case len(found) == 1:
+		return fmt.Errorf("%w; one runs, %s: -D%s=%s", ErrNotGiven, found[0].Name, config.YarnID.Key, found[0].ID)
+	}
+	return fmt.Errorf("%w; %d run (thalweg list shows them and their jobs)", ErrNotGiven, len(found))
 }
 
 // Target is an application with a job in it.

@@ -1,0 +1,98 @@
+package config
+
+import "strings"
+
+// counterpart are values of Flink's that an option does not have, by key, with what to use.
+var counterpart = map[string]map[string]string{
+	"state.backend.type": {
+		"rocksdb": pebble, "forst": pebble, "embeddedrocksdbstatebackend": pebble, "filesystem": onHeap, "memory": onHeap, "jobmanager": onHeap,
+	},
+	"execution.target": {
+		"yarn-per-job": "; an application has one job: yarn-application", "yarn-session": "; there are no sessions yet: yarn-application has one job each", "remote": "; thalweg list -m host:port looks at what runs there",
+	},
+	"execution.state-recovery.claim-mode": {"legacy": "; Flink 2 has left out legacy: no_claim leaves the savepoint alone, too"},
+}
+
+const (
+	pebble = "; pebble is the counterpart of RocksDB: on disk, incremental"
+	onHeap = "; hashmap holds state in memory"
+)
+
+// renamed are Flink's keys that are not here: older names, with the present one, and what is not needed, with the reason after a space.
+//
+// Source: Flink 1.x's configuration pages, and the release notes of 2.0 for what was removed.
+var renamed = map[string]string{
+	"state.checkpoints.dir":                      "execution.checkpointing.dir",
+	"state.checkpoint-storage":                   "execution.checkpointing.dir",
+	"execution.checkpointing.storage":            "execution.checkpointing.dir",
+	"state.savepoints.dir":                       "execution.checkpointing.savepoint-dir",
+	"state.checkpoints.num-retained":             "execution.checkpointing.num-retained",
+	"state.storage.fs.memory-threshold":          "execution.checkpointing.fs.memory-threshold",
+	"state.backend.fs.memory-threshold":          "execution.checkpointing.fs.memory-threshold",
+	"state.backend":                              "state.backend.type",
+	"state.backend.incremental":                  " the pebble backend always is (state.backend.type)",
+	"execution.checkpointing.incremental":        " the pebble backend always is (state.backend.type)",
+	"restart-strategy":                           "restart-strategy.type",
+	"execution.savepoint.path":                   "execution.state-recovery.path",
+	"execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
+	"execution.savepoint-restore-mode":           "execution.state-recovery.claim-mode",
+	"execution.buffer-timeout":                   "execution.buffer-timeout.interval",
+	"pipeline.operator-chaining":                 "pipeline.operator-chaining.enabled",
+	"taskmanager.heap.size":                      "taskmanager.memory.process.size",
+	"taskmanager.heap.mb":                        "taskmanager.memory.process.size",
+	"taskmanager.memory.flink.size":              "taskmanager.memory.process.size",
+	"taskmanager.memory.task.heap.size":          "taskmanager.memory.process.size",
+	"taskmanager.memory.managed.size":            "taskmanager.memory.managed.fraction",
+	"jobmanager.heap.size":                       "jobmanager.memory.process.size",
+	"jobmanager.heap.mb":                         "jobmanager.memory.process.size",
+	"jobmanager.memory.flink.size":               "jobmanager.memory.process.size",
+	"jobmanager.memory.heap.size":                "jobmanager.memory.process.size",
+	"slotmanager.taskmanager-timeout":            "resourcemanager.taskmanager-timeout",
+	"yarn.maximum-failed-containers":             "resourcemanager.start-worker.max-failures",
+	"web.port":                                   "rest.port",
+	"jobmanager.web.port":                        "rest.port",
+	"taskmanager.tmp.dirs":                       "io.tmp.dirs",
+	"high-availability":                          " it is always on, with its data in HDFS (high-availability.storageDir)",
+	"high-availability.type":                     " it is always on, with its data in HDFS (high-availability.storageDir)",
+	"high-availability.cluster-id":               " each application has its own",
+	"jobmanager.rpc.address":                     " the processes of an application find each other",
+	"jobmanager.rpc.port":                        " the processes of an application find each other",
+	"jobmanager.bind-host":                       " the processes of an application find each other",
+	"taskmanager.bind-host":                      " the processes of an application find each other",
+	"taskmanager.host":                           " the processes of an application find each other",
+	"yarn.flink-dist-jar":                        " thalweg's own programs are those beside it (THALWEG_LIB_DIR)",
+	"yarn.per-job-cluster.include-user-jar":      " there are no jars",
+	"yarn.classpath.include-user-jar":            " there are no jars",
+}
+
+// renamedFamilies are the same for all keys that begin so.
+var renamedFamilies = map[string]string{
+	"state.backend.rocksdb.":          " the pebble backend sizes itself by taskmanager.memory.managed.fraction",
+	"high-availability.zookeeper.":    " nothing here uses ZooKeeper",
+	"env.java.":                       " there is no JVM",
+	"classloader.":                    " there are no classes to load",
+	"taskmanager.memory.jvm-":         " there is no JVM: taskmanager.memory.process.size is the container",
+	"jobmanager.memory.jvm-":          " there is no JVM: jobmanager.memory.process.size is the container",
+	"taskmanager.memory.framework.":   " taskmanager.memory.process.size is the container, and the rest follows",
+	"taskmanager.memory.task.":        " taskmanager.memory.process.size is the container, and the rest follows",
+	"yarn.provided.":                  " a job is one static program, which is sent once",
+	"jobmanager.memory.off-heap.":     " jobmanager.memory.process.size is the container, and the rest follows",
+	"akka.":                           " there is no Akka",
+	"pekko.":                          " there is no Pekko",
+	"restart-strategy.failure-rate.":  " there is no such strategy; restart-strategy.exponential-delay.attempts-before-reset-backoff bounds failures in a row",
+	"execution.checkpointing.unalign": " checkpoints are aligned so far",
+}
+
+// flinks is what a key of Flink's is here: the present key, or the reason why there is none. Both are "" for others.
+func flinks(key string) (present, reason string) {
+	hint, ok := renamed[key]
+	for prefix, h := range renamedFamilies {
+		if !ok && strings.HasPrefix(key, prefix) {
+			hint = h
+		}
+	}
+	if reason, ok := strings.CutPrefix(hint, " "); ok {
+		return "", reason
+	}
+	return hint, ""
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 
 	"github.com/mattn/go-isatty"
@@ -39,6 +40,7 @@ type cli struct {
 	output  string
 	target  string
 	address string
+	glued   string // what stood in one word with the key that is to be completed
 }
 
 func newCLI(out, errw io.Writer, getenv func(string) string) *cli {
@@ -77,6 +79,9 @@ func (r *recorder) failure() error {
 func (c *cli) execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetOut(c.print)
 	root.SetErr(c.err)
+	if completing(args) {
+		args = c.separate(args)
+	}
 	root.SetArgs(rewrite(args))
 	err := root.ExecuteContext(ctx)
 	if w := c.print.failure(); w != nil && err == nil {
@@ -207,6 +212,9 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 		return nil, err
 	}
 	if c.address != "" {
+		if app := proxied(c.address); app != "" {
+			return nil, &usageError{fmt.Errorf("-m %s is YARN's proxy, which passes only GET: use -D%s=%s", c.address, config.YarnID.Key, app)}
+		}
 		wait := newPatience(patienceEnds, c.notef)
 		wait.began("the REST interface", giveUp(cfg), c.address)
 		t, err := control.Direct(ctx, c.address, cfg, id)
@@ -230,6 +238,16 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 	return &target{Target: t, folder: k.folder, app: func(ctx context.Context) (control.Application, error) {
 		return control.Get(ctx, k.yarn, t.App.ID)
 	}, close: func() { t.REST.Close(); k.close() }}, nil
+}
+
+var proxyPath = regexp.MustCompile(`/proxy/(application_[0-9]+_[0-9]+)`)
+
+// proxied is the application whose pages behind the ResourceManager the address names, "" for none.
+func proxied(address string) string {
+	if m := proxyPath.FindStringSubmatch(address); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // target is a job and what is needed to name folders for it.

@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 		if slices.Contains(os.Args, "fail") {
 			os.Exit(7)
 		}
+		if slices.Contains(os.Args, "refuse") {
+			os.Exit(programRefuses)
+		}
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
@@ -103,6 +106,21 @@ func TestRunHere(t *testing.T) {
 	if _, _, code := thalweg(t, nil, "run", self, "fail"); code != 7 {
 		t.Errorf("exit %d, want the program's", code)
 	}
+	for _, c := range []struct {
+		args []string
+		hint bool
+	}{{[]string{"refuse", "-p", "3"}, true}, {[]string{"refuse", "-Drest.port=0"}, true}, {[]string{"refuse", "-port", "3"}, false}, {[]string{"fail", "-p", "3"}, false}} {
+		if _, errs, code := thalweg(t, nil, append([]string{"run", self}, c.args...)...); code == 0 || strings.Contains(errs, "flags of thalweg go before the artifact") != c.hint {
+			t.Errorf("%v: exit %d %q", c.args, code, errs)
+		}
+	}
+	const retain = "-Dexecution.checkpointing.externalized-checkpoint-retention=RETAIN_ON_CANCELLATION"
+	if _, errs, _ := thalweg(t, nil, "run", retain, self); !strings.Contains(errs, "temporary folder") {
+		t.Errorf("checkpoints that are to be kept: %q", errs)
+	}
+	if _, errs, _ := thalweg(t, nil, "run", retain, "-Dexecution.checkpointing.dir=file:///ckp", self); errs != "" {
+		t.Errorf("checkpoints that are kept: %q", errs)
+	}
 }
 
 func TestInfo(t *testing.T) {
@@ -149,32 +167,52 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 	}
 	t.Setenv("HADOOP_CONF_DIR", hadoop)
 	for want, args := range map[string][]string{
-		`did you mean "execution.checkpointing.interval"`: {"run", "-Dexecution.checkpointing.intervall=1s", self},
-		"want local or yarn-application":                  {"run", "-t", "mars", self},
-		"does not exist":                                  {"run", "./no-such-job"},
-		"requires at least 1 arg":                         {"run"},
-		"unknown flag: --nope":                            {"run", "--nope", self},
-		"unknown command":                                 {"fly"},
-		"-p -1":                                           {"run", "-p", "-1", self},
-		"-p 0":                                            {"run", "-p", "0", self},
-		"-p 100000: want 1 at least, 32768 at most":       {"run", "-p", "100000", self},
-		"parallelism.default":                             {"run", "-Dparallelism.default=100000", self},
-		"is above pipeline.max-parallelism = 4":           {"run", "-p", "8", "-Dpipeline.max-parallelism=4", self},
-		"yarn.application.priority":                       {"run", "-Dyarn.application.priority=99999999999", self},
-		"execution.checkpointing.dir":                     {"run", "-Dexecution.checkpointing.dir=ckp", self},
-		"-s/--fromSavepoint has no value":                 {"run", "-s", "-Dx=y", self},
-		"-D/--define has no value":                        {"run", "-D", "-d", self},
-		"-t/--target has no value":                        {"run", "-t", "-d", self},
-		"--claimMode has no value":                        {"run", "-cm", "-d", self},
-		"-p/--savepointPath has no value":                 {"stop", "-p", "--drain"},
-		"-m/--jobmanager has no value":                    {"list", "-m", "-a"},
-		`application id "nonsense"`:                       {"cancel", "-Dyarn.application.id=nonsense"},
-		"control: there is no job":                        {"cancel", "-m", web, "ffffffffffffffffffffffffffffffff"},
-		"--fromSavepoint is empty":                        {"run", "-s", "", self},
-		"want one of claim, no_claim":                     {"run", "-cm", "mine", self},
-		"want text or json":                               {"list", "-o", "xml"},
-		"want canonical or native":                        {"stop", "-type", "odd", "-m", "x:1"},
-		"-Dkey=value":                                     {"list", "-D", "=x"},
+		`did you mean "execution.checkpointing.interval"`:               {"run", "-Dexecution.checkpointing.intervall=1s", self},
+		"want local or yarn-application":                                {"run", "-t", "mars", self},
+		"does not exist":                                                {"run", "./no-such-job"},
+		"run: give an artifact: an executable":                          {"run"},
+		"info: give an artifact":                                        {"info"},
+		`list takes no argument, not "extra"`:                           {"list", "extra"},
+		`cancel takes only a job, not "b"`:                              {"cancel", "a", "b"},
+		`savepoint takes only a job and a folder`:                       {"savepoint", "a", "b", "c"},
+		"-d: a job that runs on this machine ends":                      {"run", "-d", self},
+		"its main is the entry":                                         {"run", "-c", "com.example.Job", self},
+		"run --class: there is no such flag":                            {"run", "--class=X", self},
+		"whether to cancel it":                                          {"run", "-sae", self},
+		"it is -Dyarn.application.queue=... here":                       {"run", "-yqu", "q", self},
+		"here they are -t yarn-application":                             {"run", "-yz", "q", self},
+		"a job is a Go program":                                         {"run", "-pyfs", "x", self},
+		"thalweg run -t yarn-application ARTIFACT":                      {"run-application", "-t", "yarn-application", self},
+		"as ACCEPTED":                                                   {"list", "-s"},
+		"hdfs dfs -rm -r PATH removes":                                  {"savepoint", "-d", "hdfs:///sp"},
+		"savepoint --dispose: there is no":                              {"savepoint", "--dispose=hdfs:///sp"},
+		"thalweg stop -p FOLDER":                                        {"cancel", "-s", "hdfs:///sp"},
+		"passes only GET: use -Dyarn.application.id=application_1_0002": {"savepoint", "-m", "http://rm:8088/proxy/application_1_0002/", "hdfs:///sp"},
+		"it is execution.checkpointing.dir now":                         {"run", "-Dstate.checkpoints.dir=hdfs:///x", self},
+		"pebble is the counterpart":                                     {"run", "-Dstate.backend.type=rocksdb", self},
+		"no topic (-p stands after the artifact":                        {"info", self, "bad", "-p", "3"},
+		"unknown flag: --nope":                                          {"run", "--nope", self},
+		"unknown command":                                               {"fly"},
+		"-p -1":                                                         {"run", "-p", "-1", self},
+		"-p 0":                                                          {"run", "-p", "0", self},
+		"-p 100000: want 1 at least, 32768 at most":                     {"run", "-p", "100000", self},
+		"parallelism.default":                                           {"run", "-Dparallelism.default=100000", self},
+		"is above pipeline.max-parallelism = 4":                         {"run", "-p", "8", "-Dpipeline.max-parallelism=4", self},
+		"yarn.application.priority":                                     {"run", "-Dyarn.application.priority=99999999999", self},
+		"execution.checkpointing.dir":                                   {"run", "-Dexecution.checkpointing.dir=ckp", self},
+		"-s/--fromSavepoint has no value":                               {"run", "-s", "-Dx=y", self},
+		"-D/--define has no value":                                      {"run", "-D", "-d", self},
+		"-t/--target has no value":                                      {"run", "-t", "-d", self},
+		"--claimMode has no value":                                      {"run", "-cm", "-d", self},
+		"-p/--savepointPath has no value":                               {"stop", "-p", "--drain"},
+		"-m/--jobmanager has no value":                                  {"list", "-m", "-a"},
+		`application id "nonsense"`:                                     {"cancel", "-Dyarn.application.id=nonsense"},
+		"control: there is no job":                                      {"cancel", "-m", web, "ffffffffffffffffffffffffffffffff"},
+		"--fromSavepoint is empty":                                      {"run", "-s", "", self},
+		"want one of claim, no_claim":                                   {"run", "-cm", "mine", self},
+		"want text or json":                                             {"list", "-o", "xml"},
+		"want canonical or native":                                      {"stop", "-type", "odd", "-m", "x:1"},
+		"-Dkey=value":                                                   {"list", "-D", "=x"},
 	} {
 		out, errs, code := thalweg(t, nil, args...)
 		if code != exitUsage || !strings.Contains(errs, want) || strings.Count(strings.TrimSpace(errs), "\n") > 0 || out != "" {
@@ -444,7 +482,7 @@ func TestHelpTeaches(t *testing.T) {
 	root := newCLI(io.Discard, io.Discard, os.Getenv).root()
 	for _, cmd := range root.Commands() {
 		name := cmd.Name()
-		if name == "completion" || name == "help" {
+		if name == "completion" || name == "help" || cmd.Hidden {
 			continue
 		}
 		out, errs, code := thalweg(t, nil, name, "--help")
@@ -460,6 +498,9 @@ func TestHelpTeaches(t *testing.T) {
 			}
 		}
 		for _, l := range strings.Split(out, "\n") {
+			if strings.Contains(l, "string  -") || strings.Contains(l, "  -detached:") {
+				t.Errorf("%s --help: %s", name, l)
+			}
 			if len(l) > 160 {
 				t.Errorf("%s --help: %d columns: %s", name, len(l), l)
 			}
@@ -471,8 +512,19 @@ func TestHelpTeaches(t *testing.T) {
 			t.Errorf("help lacks %q (exit %d)", want, code)
 		}
 	}
-	out, _, _ = thalweg(t, nil, "__complete", "list", "-D", "execution.checkpointing.i")
-	if !strings.Contains(out, "execution.checkpointing.interval=") {
-		t.Errorf("completion of keys: %q", out)
+	for _, c := range []struct {
+		want, not string
+		args      []string
+	}{
+		{"execution.checkpointing.interval=", "execution.checkpointing.mode", []string{"list", "-D", "execution.checkpointing.i"}},
+		{"-Dexecution.checkpointing.interval=", "execution.checkpointing.mode", []string{"list", "-Dexecution.checkpointing.i"}},
+		{"-Dyarn.application.queue=", "-Drest.port", []string{"run", "-p", "3", "-Drest.port=0", "-Dyarn.application.q"}},
+		{"-Dstate.backend.type=pebble\n", "hashmap", []string{"run", "-Dstate.backend.type=p"}},
+		{":", "-Dyarn", []string{"run", "./job", "-Dyarn.app"}}, // the program's own
+	} {
+		out, _, code := thalweg(t, nil, append([]string{"__complete"}, c.args...)...)
+		if code != 0 || !strings.HasPrefix(out, c.want) || strings.Contains(out, c.not) {
+			t.Errorf("%v completes to %q", c.args, out)
+		}
 	}
 }

@@ -67,7 +67,7 @@ func (c *cli) complete(root *cobra.Command) {
 		}
 	})
 	root.SetHelpCommand(&cobra.Command{
-		Use: "help [action]", Short: "the help of an action", Args: positional(cobra.ArbitraryArgs),
+		Use: "help [action]", Short: "the help of an action", Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
@@ -94,15 +94,9 @@ func (c *cli) complete(root *cobra.Command) {
 			return values, cobra.ShellCompDirectiveNoFileComp
 		}
 	}
-	var keys []string
-	for _, o := range config.All() {
-		keys = append(keys, o.Key+"=\t"+o.Doc)
-	}
 	for name, fn := range map[string]cobra.CompletionFunc{
 		"target": fixed("local", "yarn-application"), "output": fixed("text", "json"),
-		"define": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return keys, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		},
+		"define": c.completeKey,
 	} {
 		_ = root.RegisterFlagCompletionFunc(name, fn) // the flags exist
 	}
@@ -135,9 +129,9 @@ func (c *cli) applies(cmd *cobra.Command) error {
 
 func (c *cli) configCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "config [part of a key]", Short: "list the options with their defaults and meaning", Args: positional(cobra.MaximumNArgs(1)),
+		Use: "config [part of a key]", Short: "list the options with their defaults and meaning", Args: atMost("a part of a key"),
 		Long: "List the options whose key contains the argument, or all: key, default and meaning. Set one by -Dkey=value, or in config.yaml. The\n" +
-			"values that a running job has are at its REST path jobs/ID/config. With -o json: one object {key, default, doc} a line.",
+			"values that were set for a running job are at its REST path jobs/ID/config. With -o json: one object {key, default, doc} a line.",
 		Example: "  thalweg config\n  thalweg config checkpointing\n  thalweg config -o json yarn. | jq -r .key",
 		RunE: func(_ *cobra.Command, args []string) error {
 			part := ""

@@ -19,7 +19,7 @@ in all applications that run. -m host:port goes to a REST interface directly.`
 func (c *cli) listCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "list the applications that run and their jobs", Args: positional(cobra.NoArgs),
+		Use: "list", Short: "list the applications that run and their jobs", Args: atMost(),
 		Long: "List YARN's applications of type Thalweg (yarn.application.type) of all users, with the state of each and of its jobs; the master of each\n" +
 			"is asked. -Dyarn.application.id= shows a single one, also when it has ended, with all that YARN says about its end; -a a line of it for each\n" +
 			"that has failed. -m host:port shows the jobs behind a REST interface.",
@@ -146,7 +146,7 @@ func (c *cli) cancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel [job]", Short: "end a job without a savepoint", Long: "Cancel a job and wait until it has ended. YARN then shows its application as KILLED. An application that still waits for\n" +
 			"its master, in ACCEPTED, is killed through YARN." + whichJob,
-		Example: "  thalweg cancel -Dyarn.application.name=orders", Args: positional(cobra.MaximumNArgs(1)),
+		Example: "  thalweg cancel -Dyarn.application.name=orders", Args: atMost("a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && c.address == "" {
 				if done, err := c.cancelWaiting(cmd.Context()); done || err != nil {

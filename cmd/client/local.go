@@ -23,6 +23,9 @@ import (
 // localGrace is what the program gets to end in order after a signal.
 const localGrace = 15 * time.Second
 
+// programRefuses is the exit code of a program that does not build its graph, and of Go's flag package.
+const programRefuses = 2
+
 // runLocal runs the program as a child, with its output as ours. Its exit code is ours.
 func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path string, args []string) error {
 	dir, err := os.MkdirTemp("", "thalweg-local-")
@@ -42,6 +45,9 @@ func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path strin
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
+	if config.Externalized.IsSet(cfg) && config.Externalized.Value(cfg) == "retain_on_cancellation" && config.CheckpointDir.Value(cfg) == "" {
+		c.notef("warning: checkpoints of a job that runs here go to a temporary folder, which is removed at its end: keep them with -D%s=file:///...", config.CheckpointDir.Key)
+	}
 	cmd := exec.CommandContext(ctx, abs, args...) //nolint:gosec // the user's program
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.out, c.err
 	cmd.Env = append(os.Environ(), rpc.EnvConfig+"="+file, "THALWEG_LOG_LEVEL="+localLevel(c.getenv, cfg))
@@ -55,6 +61,9 @@ func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path strin
 	case ctx.Err() != nil:
 		return &exitError{exitInterrupted, errInterrupted}
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		if hint := misplaced(args); exit.ExitCode() == programRefuses && hint != "" {
+			c.notef("thalweg: %s", hint)
+		}
 		return &exitError{code: exit.ExitCode()} // the program said why
 	}
 	return &exitError{exitFailed, fmt.Errorf("run %s: %w", path, err)}
@@ -78,7 +87,7 @@ func (c *cli) infoCommand() *cobra.Command {
 		Long: "Run the program in role plan on this machine: it builds its graph twice, the two are compared, and the plan is printed: its tasks, where\n" +
 			"each one's records come from, and the operators in each. With -o json in the form of Flink's plans, one node per operator.",
 		Example: "  thalweg info -p 4 ./job --brokers kafka:9092\n  thalweg info -o json ./job | jq -r '.nodes[].type'",
-		Args:    positional(cobra.MinimumNArgs(1)),
+		Args:    artifactFirst,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags, err := f.configuration()
 			if err != nil {
@@ -102,6 +111,9 @@ func (c *cli) infoCommand() *cobra.Command {
 			defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 			g, err := am.Plan(cmd.Context(), am.PlanRequest{Path: path, Name: args[0], Dir: dir, Config: rpc.ProcessConfig{JobID: graph.NewID().String(), Config: cfg, Args: args[1:]}, Stderr: c.err})
 			if err != nil {
+				if hint := misplaced(args[1:]); hint != "" {
+					err = fmt.Errorf("%w (%s)", err, hint)
+				}
 				return &usageError{err}
 			}
 			for _, w := range g.Warnings {

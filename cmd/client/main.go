@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -28,27 +29,40 @@ func main() {
 }
 
 // longForms are Flink's flags of several letters after one dash, which the flag library does not know.
-var longForms = map[string]string{"-cm": "--claimMode", "-rm": "--claimMode", "-type": "--type", "-detached": "--detached", "--restoreMode": "--claimMode"}
+var longForms = map[string]string{"-cm": "--claimMode", "-rm": "--claimMode", "-type": "--type", "-detached": "--detached", "--restoreMode": "--claimMode",
+	"-sae": "--shutdownOnAttachedExit", "-py": "--python", "-pyfs": "--python", "-pym": "--python", "-pyreq": "--python", "-pyarch": "--python", "-pyexec": "--python", "-pyclientexec": "--python"}
 
-// rewrite turns Flink's spellings into ours, up to the artifact: what follows it belongs to the program.
-func rewrite(args []string) []string {
-	out := make([]string, 0, len(args))
-	run, value := false, false // value: the next argument belongs to a flag
+// artifactAt is where the artifact of run, submit or info stands, or "--": what follows belongs to the program. Without one, the number of args.
+func artifactAt(args []string) int {
+	run, value := false, false // value: the argument belongs to a flag
 	for i, a := range args {
 		if a == "--" || run && !value && !strings.HasPrefix(a, "-") {
-			return append(out, args[i:]...)
+			return i
 		}
+		if !value && (a == "run" || a == "submit" || a == "info") {
+			run = true
+		}
+		if long := longForms[a]; long != "" && !value {
+			a = long
+		}
+		value = !value && takesValue(a)
+	}
+	return len(args)
+}
+
+// rewrite turns Flink's spellings into ours, up to the artifact.
+func rewrite(args []string) []string {
+	out := slices.Clone(args)
+	value := false
+	for i, a := range args[:artifactAt(args)] {
 		name, val, has := strings.Cut(a, "=")
 		if long, ok := longForms[name]; ok && !value {
 			if a = long; has {
 				a += "=" + val
 			}
-		}
-		if !value && !run && (a == "run" || a == "submit" || a == "info") {
-			run = true
+			out[i] = a
 		}
 		value = !value && takesValue(a)
-		out = append(out, a)
 	}
 	return out
 }
@@ -75,10 +89,9 @@ func (c *cli) root() *cobra.Command {
 	f.StringVarP(&c.output, "output", "o", "text", "form of the output: text or json (one object a line)")
 	f.StringVarP(&c.target, "target", "t", "", "where: local or yarn-application")
 	f.StringVarP(&c.address, "jobmanager", "m", "", "host:port of the REST interface, instead of an application on YARN")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.configCommand(), c.versionCommand())
+	root.AddCommand(foreignActions()...)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := valuesGiven(cmd); err != nil {
 			return err
@@ -98,18 +111,8 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// args wraps cobra's checks of positional arguments.
-func positional(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
-		}
-		return nil
-	}
-}
-
 func (c *cli) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "print the version and the protocol", Long: "Print the version of this program, and of the protocol that the programs of a job must have in common with it.", Args: positional(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "print the version and the protocol", Long: "Print the version of this program, and of the protocol that the programs of a job must have in common with it.", Args: atMost(), RunE: func(*cobra.Command, []string) error {
 		if c.json() {
 			return c.emit(map[string]any{"version": version.Version, "protocol": version.Protocol})
 		}

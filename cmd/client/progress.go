@@ -16,10 +16,14 @@ type progress struct {
 	start time.Time
 
 	mu    sync.Mutex
+	began time.Time // of bar
 	bar   *progressbar.ProgressBar
 	total map[string]int64
 	sent  map[string]int64
 }
+
+// rateAfter is how long an upload goes on before its bar is shown.
+const rateAfter = 300 * time.Millisecond
 
 func (p *progress) upload(name string, sent, total int64) {
 	if p.c.json() || !p.c.tty {
@@ -39,6 +43,11 @@ func (p *progress) upload(name string, sent, total int64) {
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(all, progressbar.OptionSetDescription("sending"), progressbar.OptionShowBytes(true), progressbar.OptionSetWriter(p.c.err),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+		p.bar.StartWithoutRender()
+		p.began = time.Now()
+	}
+	if time.Since(p.began) < rateAfter { // a rate over less says nothing, and most uploads are over by then
+		return
 	}
 	p.bar.ChangeMax64(all)
 	_ = p.bar.Set64(now) // only shows

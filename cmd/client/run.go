@@ -43,7 +43,7 @@ the job goes, and its exit code tells how it ended; Ctrl-C asks whether to cance
   thalweg run -t yarn-application -Dyarn.application.queue=streaming -Dexecution.checkpointing.interval=10s ./cmd/job
   thalweg run -t yarn-application -s hdfs:///savepoints/savepoint-1 -p 8 ./job
   thalweg run -t yarn-application -d -o json ./job | jq .applicationId`,
-		Args: positional(cobra.MinimumNArgs(1)),
+		Args: artifactFirst,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("fromSavepoint") && f.savepoint == "" {
 				return &usageError{errors.New("--fromSavepoint is empty: give the savepoint, or leave the flag out to start without state")}
@@ -60,7 +60,7 @@ the job goes, and its exit code tells how it ended; Ctrl-C asks whether to cance
 	fl.IntVarP(&f.parallelism, "parallelism", "p", 0, "parallelism of operators that set none (parallelism.default)")
 	fl.StringVarP(&f.savepoint, "fromSavepoint", "s", "", "start from this savepoint or retained checkpoint")
 	fl.BoolVarP(&f.allowLost, "allowNonRestoredState", "n", false, "start although the savepoint holds state that no operator claims")
-	fl.StringVar(&f.claim, "claimMode", "", "-cm: who owns the savepoint's files afterwards: claim or no_claim")
+	fl.StringVar(&f.claim, "claimMode", "", "who owns the savepoint's files afterwards: claim or no_claim (also -cm)")
 	return cmd
 }
 
@@ -127,6 +127,9 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	}
 	if target != "local" && target != "yarn-application" {
 		return &usageError{fmt.Errorf("-t %s: want local or yarn-application", target)}
+	}
+	if target == "local" && f.detached {
+		return &usageError{errors.New("-d: a job that runs on this machine ends with this command: use -t yarn-application, or the shell's & to go on")}
 	}
 	path, err := artifact.Resolve(ctx, name, artifact.Options{OnBuild: func(command string) { c.notef("building: %s", command) }})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func formatFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "type", "canonical", "-type: form of the savepoint, canonical (every backend reads it) or native (quick)")
+	cmd.Flags().StringVar(into, "type", "canonical", "form of the savepoint, canonical (every backend reads it) or native (quick); also -type")
 }
 
 func checkFormat(f string) error {
@@ -59,7 +59,7 @@ func (c *cli) savepointCommand() *cobra.Command {
 		Use: "savepoint [job] [folder]", Short: "take a savepoint of a running job",
 		Long: "Take a savepoint and print where it is. Without a folder it goes to execution.checkpointing.savepoint-dir. With one argument that\n" +
 			"is no job id, the argument is the folder." + whichJob,
-		Example: "  thalweg savepoint -Dyarn.application.name=orders hdfs:///savepoints", Args: positional(cobra.MaximumNArgs(2)),
+		Example: "  thalweg savepoint -Dyarn.application.name=orders hdfs:///savepoints", Args: atMost("a job", "a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(s.Format); err != nil {
 				return err
@@ -92,7 +92,7 @@ func (c *cli) savepointCommand() *cobra.Command {
 		},
 	}
 	formatFlag(cmd, &s.Format)
-	cmd.Flags().BoolVar(&detached, "detached", false, "-detached: print the trigger's id and return")
+	cmd.Flags().BoolVar(&detached, "detached", false, "print the trigger's id and return (also -detached)")
 	return cmd
 }
 
@@ -128,7 +128,7 @@ func (c *cli) stopCommand() *cobra.Command {
 		Use: "stop [job]", Short: "end a job with a savepoint",
 		Long: "Take a savepoint, after which the sources emit nothing, and end the job: nothing is lost and nothing is written twice when it is\n" +
 			"started again from there. --drain first lets event time pass to its end, so that windows fire; do not go on from such a savepoint." + whichJob,
-		Example: "  thalweg stop -Dyarn.application.name=orders -p hdfs:///savepoints", Args: positional(cobra.MaximumNArgs(1)),
+		Example: "  thalweg stop -Dyarn.application.name=orders -p hdfs:///savepoints", Args: atMost("a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(s.Format); err != nil {
 				return err
@@ -157,7 +157,7 @@ func (c *cli) stopCommand() *cobra.Command {
 	formatFlag(cmd, &s.Format)
 	cmd.Flags().StringVarP(&s.Dir, "savepointPath", "p", "", "URI of the folder; execution.checkpointing.savepoint-dir when empty")
 	cmd.Flags().BoolVarP(&s.Drain, "drain", "d", false, "emit the maximal watermark before the savepoint")
-	cmd.Flags().BoolVar(&detached, "detached", false, "-detached: print the trigger's id and return")
+	cmd.Flags().BoolVar(&detached, "detached", false, "print the trigger's id and return (also -detached)")
 	return cmd
 }
 
@@ -165,7 +165,7 @@ func (c *cli) checkpointCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use: "checkpoint [job]", Short: "take a checkpoint of a running job now", Long: "Take a checkpoint of a job that runs, beside those of execution.checkpointing.interval, and print its number when it is complete." + whichJob,
-		Example: "  thalweg checkpoint -Dyarn.application.name=orders\n  thalweg checkpoint -m localhost:8081", Args: positional(cobra.MaximumNArgs(1)),
+		Example: "  thalweg checkpoint -Dyarn.application.name=orders\n  thalweg checkpoint -m localhost:8081", Args: atMost("a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onJob(cmd.Context(), args, func(ctx context.Context, t *target) error {
 				id, err := t.REST.TriggerCheckpoint(ctx, t.Job.ID, full)

@@ -151,7 +151,7 @@ func TestDetachedRunAndList(t *testing.T) {
 	if _, errs, code := thalweg(t, env, "cancel", "-Dyarn.application.name=none"); code != exitUsage || !strings.Contains(errs, `none is named "none"`) {
 		t.Errorf("exit %d %q", code, errs)
 	}
-	if _, errs, code := thalweg(t, env, "cancel"); code != exitUsage || !strings.Contains(errs, "which application?") {
+	if _, errs, code := thalweg(t, env, "cancel"); code != exitUsage || !strings.Contains(errs, "or the id of a job; one runs, orders: -Dyarn.application.id=application_") {
 		t.Errorf("exit %d %q", code, errs)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -60,7 +61,11 @@ func RunLocal(ctx context.Context, name string, build func(*Environment) error, 
 	if err != nil {
 		return err
 	}
-	return runEmbedded(ctx, p, o)
+	res, err := runEmbedded(ctx, p, o)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	return minicluster.JobError(res)
 }
 
 // runLocal is Main without a role.
@@ -83,7 +88,7 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 		}
 	}
 	tuneGC(int64(config.TaskManagerMemory.Value(p.Graph.Config)))
-	err = runEmbedded(ctx, p, LocalOptions{
+	res, err := runEmbedded(ctx, p, LocalOptions{
 		Args: args, REST: fmt.Sprintf("localhost:%d", config.RestPort.Value(p.Graph.Config)),
 		Logger: logging.Console(os.Stderr, level),
 		Started: func(url string) {
@@ -94,16 +99,23 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 		return fmt.Errorf("port %d, for the status page and REST interface of a job that runs here, is taken (by another such job?): "+
 			"set %s to another one, or to 0 for any free one: thalweg run -D%s=0 ..., or in config.yaml", port, config.RestPort.Key, config.RestPort.Key)
 	}
-	return err
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := minicluster.JobError(res); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s %s after %s\n", p.Graph.Name, res.State, res.End.Sub(res.Start).Round(10*time.Millisecond))
+	return nil
 }
 
-func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) error {
+func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) (minicluster.Result, error) {
 	conf := config.Configuration(p.Graph.Config)
 	reg, err := fileSystems()
 	if err != nil {
-		return err
+		return minicluster.Result{}, err
 	}
-	res, err := minicluster.Run(ctx, minicluster.Options{
+	return minicluster.Run(ctx, minicluster.Options{
 		Graph: p.Graph, Config: conf, Args: o.Args, FS: reg, RESTAddress: o.REST, Logger: o.Logger,
 		OnStarted: func(_ *minicluster.Cluster, url string) {
 			if o.Started != nil {
@@ -117,8 +129,4 @@ func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) error {
 			return worker.RunCoordinator(ctx, link, cfg, p, reg, o.Logger)
 		},
 	})
-	if err != nil || ctx.Err() != nil {
-		return err
-	}
-	return minicluster.JobError(res)
 }

@@ -147,10 +147,6 @@ func New(cfg Config) (*Coordinator, error) {
 	for i := range len(c.retained) - 1 {
 		c.retained[i].Checkpoint = metadata.Checkpoint{}
 	}
-	if len(cfg.Existing) > 0 {
-		e := &cfg.Existing[len(cfg.Existing)-1]
-		c.stats.restored(e.ID, storage.DirOf(e.Dir), e.savepoint(), time.Time{})
-	}
 	return c, nil
 }
 

@@ -48,7 +48,7 @@ type Latest struct {
 	Restored                     *Restored
 }
 
-// Restored is the checkpoint that the job was restored from last. Time is zero for the restore at the start of this attempt.
+// Restored is the checkpoint that the job was restored from last.
 type Restored struct {
 	ID        int64
 	Time      time.Time

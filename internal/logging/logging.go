@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
@@ -28,7 +29,21 @@ func New(w io.Writer, level zerolog.Level) zerolog.Logger {
 
 // Console returns a logger that writes lines for people to w, with colours when it is a terminal and NO_COLOR is not set.
 func Console(w io.Writer, level zerolog.Level) zerolog.Logger {
-	return zerolog.New(zerolog.ConsoleWriter{Out: w, TimeFormat: consoleTime, NoColor: !colours(w)}).Level(level).With().Timestamp().Logger()
+	return zerolog.New(zerolog.ConsoleWriter{
+		Out: w, TimeFormat: consoleTime, NoColor: !colours(w), FieldsExclude: []string{detail}, FormatExtra: paragraph,
+	}).Level(level).With().Timestamp().Logger()
+}
+
+// detail is the field of texts of several lines, such as stacks.
+const detail = "detail"
+
+// paragraph writes the detail below its line, as it is.
+func paragraph(fields map[string]any, line *bytes.Buffer) error {
+	text, _ := fields[detail].(string)
+	for l := range strings.Lines(strings.TrimSpace(text)) {
+		line.WriteString("\n    " + strings.TrimRight(l, "\n"))
+	}
+	return nil
 }
 
 func colours(w io.Writer) bool {

@@ -123,6 +123,20 @@ func TestNoColoursInAFile(t *testing.T) {
 	}
 }
 
+// A stack is read line by line, below what it belongs to.
+func TestDetailsStandOnLinesOfTheirOwn(t *testing.T) {
+	var b bytes.Buffer
+	log := Console(&b, zerolog.InfoLevel)
+	log.Warn().Str("detail", "goroutine 1:\n\tmain.go:39\n").Str("task", "a").Msg("failure")
+	log.Info().Msg("next")
+	if _, text, _ := strings.Cut(b.String(), " "); !strings.HasPrefix(text, "WRN failure task=a\n    goroutine 1:\n    \tmain.go:39\n") {
+		t.Errorf("%q", text)
+	}
+	if !strings.HasSuffix(b.String(), "INF next\n") {
+		t.Errorf("%q", b.String())
+	}
+}
+
 func TestLevels(t *testing.T) {
 	for name, want := range map[string]zerolog.Level{"debug": zerolog.DebugLevel, "error": zerolog.ErrorLevel, "": zerolog.InfoLevel, "loud": zerolog.InfoLevel} {
 		if got := Level(name); got != want {

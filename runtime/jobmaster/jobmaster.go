@@ -252,7 +252,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 		if e.Jitter > 0 {
 			pause += time.Duration((rand.Float64()*2 - 1) * e.Jitter * float64(pause))
 		}
-		j.log.Info().Dur("dur", pause).Msg("restart")
+		j.log.Warn().Dur("dur", pause).Int("restarts", j.sched.Restarts()+1).Msg("restart")
 		j.after(pause, func() { j.step(scheduler.RestartDue{Attempt: e.Attempt}) })
 	case scheduler.FailureRecorded:
 		j.recordFailure(e)

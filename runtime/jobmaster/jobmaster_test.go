@@ -179,7 +179,7 @@ func TestTaskFailureRestartsFromLatestCheckpoint(t *testing.T) {
 	if d.Root == nil || d.Root.Message != "division by zero" || d.Root.Task == "" || d.Root.TaskManager == "" || d.Root.Operator != "sum" {
 		t.Fatalf("root failure %+v", d.Root)
 	}
-	if d.Checkpoints.Counts.Completed != 1 || d.Checkpoints.Latest.Restored == nil || d.Checkpoints.Latest.Restored.ID != res.ID {
+	if d.Checkpoints.Counts.Completed != 1 || d.Checkpoints.Counts.Restored != 1 || d.Checkpoints.Latest.Restored == nil || d.Checkpoints.Latest.Restored.ID != res.ID {
 		t.Fatalf("checkpoint statistics %+v", d.Checkpoints)
 	}
 	if len(r.w.Workers()) != 1 || r.w.Workers()[0] != w {

@@ -92,11 +92,7 @@ func checkpoints(_ *http.Request, d *jobmaster.Details) (any, error) {
 	}
 	var restored any
 	if r := st.Latest.Restored; r != nil {
-		at := d.Start
-		if !r.Time.IsZero() {
-			at = r.Time
-		}
-		restored = object{"id": r.ID, "restore_timestamp": at.UnixMilli(), "is_savepoint": r.Savepoint, "external_path": r.Dir}
+		restored = object{"id": r.ID, "restore_timestamp": r.Time.UnixMilli(), "is_savepoint": r.Savepoint, "external_path": r.Dir}
 	}
 	return object{
 		"counts": object{"restored": st.Counts.Restored, "total": st.Counts.Total, "in_progress": st.Counts.InProgress, "completed": st.Counts.Completed, "failed": st.Counts.Failed},

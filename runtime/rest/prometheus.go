@@ -63,11 +63,7 @@ func checkpointValues(d *jobmaster.Details, st *coordinator.Stats) []value {
 	}
 	restored := -1.0
 	if r := st.Latest.Restored; r != nil {
-		at := r.Time
-		if at.IsZero() {
-			at = d.Start
-		}
-		restored = float64(at.UnixMilli())
+		restored = float64(r.Time.UnixMilli())
 	}
 	return append(out, value{"lastCheckpointRestoreTimestamp", restored, false})
 }

@@ -3,9 +3,13 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // MaxQueued is the number of messages that may wait in a link's send queue.
@@ -21,6 +25,8 @@ var (
 	ErrSlow = errors.New("rpc: link broken: the peer does not read its messages")
 	// ErrPeerClosed is returned after the other end closed the link in order.
 	ErrPeerClosed = errors.New("rpc: link closed by the peer")
+	// ErrBroken is returned when the connection broke: the peer died, or the network between.
+	ErrBroken = errors.New("the connection broke")
 )
 
 // Link is one end of an ordered bidirectional stream; S is what this end sends, R what it receives. Send, SendWait and Close are safe for
@@ -165,7 +171,7 @@ func (l *link[S, R]) read() {
 			if errors.Is(err, io.EOF) {
 				l.end(ErrPeerClosed, true, false)
 			} else {
-				l.end(err, false, false)
+				l.end(broken(err), false, false)
 			}
 			return
 		}
@@ -239,4 +245,16 @@ func (l *link[S, R]) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
+}
+
+// broken says what gRPC's codes mean on a stream that nobody here has cancelled: the transport is gone.
+func broken(err error) error {
+	switch s := status.Convert(err); s.Code() {
+	case codes.Canceled:
+		return ErrBroken
+	case codes.Unavailable:
+		return fmt.Errorf("%w: %s", ErrBroken, s.Message())
+	default:
+		return err
+	}
 }

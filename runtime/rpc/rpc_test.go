@@ -202,6 +202,20 @@ func TestCutIsSeenByThePeer(t *testing.T) {
 	})
 }
 
+// The reason stands in a job's exception history: it is no detail of the transport.
+func TestABrokenConnectionIsCalledSo(t *testing.T) {
+	p := pairs(t)["grpc"]()
+	defer p.stop()
+	p.low.Close(errors.New("killed"))
+	var err error
+	for err == nil {
+		_, err = p.high.Recv()
+	}
+	if !errors.Is(err, rpc.ErrBroken) || strings.Contains(err.Error(), "rpc error") || strings.Contains(err.Error(), "context") {
+		t.Error(err)
+	}
+}
+
 func TestPeerThatDoesNotReadBreaksItsLink(t *testing.T) {
 	each(t, func(t *testing.T, p pair) {
 		// Larger than gRPC's window, so that the queue behind it fills.

@@ -151,7 +151,8 @@ func (t *Task) end(err error) {
 		t.env.Report.State(t.d.Execution, pb.TaskState_CANCELED, nil)
 	default:
 		f := t.describe(err)
-		t.log.Warn().Str("kind", f.Kind).Str("operator", f.Operator).Str("detail", f.Detail).Msg(f.Message)
+		// At info: the JobMaster warns of it, and in a local run both have one log.
+		t.log.Info().Str("kind", f.Kind).Str("operator", f.Operator).Str("detail", f.Detail).Msg(f.Message)
 		t.env.Report.State(t.d.Execution, pb.TaskState_FAILED, f)
 	}
 }

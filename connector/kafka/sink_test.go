@@ -416,6 +416,29 @@ func TestAtLeastOnceIsAcknowledgedAtTheBarrier(t *testing.T) {
 	})
 }
 
+// A record that the topic never takes: the error names it and says what to do, and no restart is tried.
+func TestRecordThatIsTooLarge(t *testing.T) {
+	kafkatest.Each(t, func(t *testing.T, c *kafkatest.Cluster) {
+		for _, g := range []kafka.DeliveryGuarantee{kafka.GuaranteeAtLeastOnce, kafka.GuaranteeExactlyOnce} {
+			s := kafka.Sink[string](text{}, kafka.Brokers(c.Brokers...), kafka.Topic(c.Topic(t, 1)), kafka.Guarantee(g, kafkatest.Name("large")),
+				kafka.KeyFunc(func(string) []byte { return []byte("order-17") }))
+			r := connectortest.MustStartSink(t, s, 1, nil, connectortest.SinkOptions{})
+			r.Write(0, strings.Repeat("x", 3<<20))
+			_, err := r.TryCheckpoint(false)
+			var final interface{ Fatal() bool }
+			if !errors.As(err, &final) || !final.Fatal() {
+				t.Errorf("%v is retried", err)
+			}
+			for _, want := range []string{"order-17", "max.message.bytes"} {
+				if !strings.Contains(fmt.Sprint(err), want) {
+					t.Errorf("%v lacks %q", err, want)
+				}
+			}
+			r.Kill()
+		}
+	})
+}
+
 func TestPreflight(t *testing.T) {
 	kafkatest.Each(t, func(t *testing.T, c *kafkatest.Cluster) {
 		topic := c.Topic(t, 1)

@@ -203,6 +203,19 @@ func (c *sinkConfig) blame(err error) error {
 		return fmt.Errorf("%w: another job, or another run of this one, uses the transactional id prefix %q too and has taken the id over: end it, or give each job a prefix of its own "+
 			"(or the transaction was open for longer than kafka.TransactionTimeout, %v)", err, c.prefix, c.txnTimeout)
 	}
+	return advise(err)
+}
+
+// advise adds to the broker's refusal of a record what to do, and whether writing it again can help.
+func advise(err error) error {
+	switch {
+	case errors.Is(err, kerr.MessageTooLarge):
+		return lastingError{fmt.Errorf("%w: raise the topic's max.message.bytes, or write smaller records", err)}
+	case errors.Is(err, kerr.InvalidRecord):
+		return lastingError{fmt.Errorf("%w: the topic does not take such records (a compacted one wants keys, kafka.KeyFunc)", err)}
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("%w: it was deleted: create it again, with as many partitions", err)
+	}
 	return err
 }
 

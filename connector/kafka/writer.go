@@ -182,13 +182,25 @@ func newWriter[T any](s *sink[T], ctx connector.SinkContext) (*writer[T], error)
 	w.done = func(r *Record, err error) {
 		if err != nil {
 			w.enc.m.failed.Add(1)
-			first := fmt.Errorf("kafka: write to topic %q: %w", r.Topic, err) // not err: its address would put each call's err on the heap
+			first := fmt.Errorf("kafka: write %sto topic %q: %w", called(r), r.Topic, advise(err)) // not err: its address would put each call's err on the heap
 			w.err.CompareAndSwap(nil, &first)
 			return
 		}
 		w.enc.recycle(r)
 	}
 	return w, nil
+}
+
+// called is how an error names a record: by the beginning of its key.
+func called(r *Record) string {
+	const most = 40
+	switch {
+	case len(r.Key) == 0:
+		return ""
+	case len(r.Key) > most:
+		return fmt.Sprintf("the record with the key %q... (%d bytes, value %d bytes) ", r.Key[:most], len(r.Key), len(r.Value))
+	}
+	return fmt.Sprintf("the record with the key %q (value %d bytes) ", r.Key, len(r.Value))
 }
 
 func (w *writer[T]) failure() error {
@@ -243,7 +255,7 @@ func newTxnWriter[T any](s *sink[T], ctx connector.SinkContext, pool *txnPool, r
 		owner := w.owner.Load()
 		if err != nil {
 			w.enc.m.failed.Add(1)
-			owner.failed(fmt.Errorf("kafka: write to topic %q in transaction %q: %w", r.Topic, owner.id, s.cfg.blame(err)))
+			owner.failed(fmt.Errorf("kafka: write %sto topic %q in transaction %q: %w", called(r), r.Topic, owner.id, s.cfg.blame(err)))
 			return
 		}
 		owner.acked(r)

@@ -314,7 +314,12 @@ func (j *JobMaster) trigger(r TriggerRequest, ch chan<- TriggerResult) {
 		return
 	}
 	t.Kind = coordinator.StopWithSavepoint
-	if j.stopReq != "" || !j.sched.Ready() {
+	if j.stopReq != "" {
+		delete(j.waiting, t.RequestID)
+		refuse(fmt.Errorf("jobmaster: stop: %w already", coordinator.ErrStopping))
+		return
+	}
+	if !j.sched.Ready() {
 		delete(j.waiting, t.RequestID)
 		refuse(fmt.Errorf("jobmaster: stop: %w", coordinator.ErrNotRunning))
 		return

@@ -3,17 +3,20 @@ package jobmaster_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
@@ -376,6 +379,22 @@ func TestSavepointThatCannotBeWrittenFailsAtOnce(t *testing.T) {
 	if d := r.details(); d.State != scheduler.JobRunning || d.Restarts != 0 {
 		t.Fatalf("the job is %s after %d restarts", d.State, d.Restarts)
 	}
+}
+
+// The second of two stops is told what happens, and not that the tasks do not run.
+func TestStopWhileStopping(t *testing.T) {
+	r := start(t, &jobtest.World{Mute: func(int64) bool { return true }}, map[string]string{"execution.checkpointing.interval": "1 h"})
+	r.running()
+	stop := jobmaster.TriggerRequest{Kind: jobmaster.TriggerStop, Directory: "file://" + filepath.Join(r.dir, "sp")}
+	ctx, cancel := context.WithCancel(context.Background())
+	var first sync.WaitGroup
+	first.Go(func() { _, _ = r.c.Dispatcher.Trigger(ctx, r.c.JobID, stop) })
+	r.until("the first stop is under way", func() bool { return len(r.w.Triggers()) > 0 })
+	if _, err := r.trigger(stop); !errors.Is(err, coordinator.ErrStopping) {
+		t.Error(err)
+	}
+	cancel()
+	first.Wait()
 }
 
 // Row 22: started from a savepoint, fails before the first checkpoint of its own, starts again from the savepoint.

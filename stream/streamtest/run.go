@@ -401,17 +401,13 @@ func (e *enumerator) post(subtask int, ev operator.SourceEvent) {
 	})
 }
 
-func (e *enumerator) Parallelism() int    { return e.v.Parallelism }
-func (e *enumerator) Readers() []int      { return slices.Clone(e.up) }
-func (e *enumerator) Files() *fs.Registry { return e.j.reg }
+func (e *enumerator) Parallelism() int { return e.v.Parallelism }
+func (e *enumerator) Readers() []int   { return slices.Clone(e.up) }
 func (e *enumerator) Assign(subtask int, splits ...connector.Split) {
 	e.post(subtask, operator.SourceEvent{Assign: splits})
 }
 func (e *enumerator) NoMoreSplits(subtask int) {
 	e.post(subtask, operator.SourceEvent{NoMoreSplits: true})
-}
-func (e *enumerator) SendEvent(subtask int, payload []byte) {
-	e.post(subtask, operator.SourceEvent{Custom: payload})
 }
 
 func (e *enumerator) SendEvent(subtask int, payload []byte) {

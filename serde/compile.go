@@ -116,7 +116,7 @@ func (c *programCodec[T]) Decode(src []byte) (v T, n int, err error) {
 	n, err = c.pr.decode(src, 0, noescape(unsafe.Pointer(&v)))
 	if err != nil {
 		var zero T
-		return zero, 0, c.named(err)
+		return zero, 0, withType(err, c.name)
 	}
 	return v, n, nil
 }
@@ -124,14 +124,14 @@ func (c *programCodec[T]) Decode(src []byte) (v T, n int, err error) {
 func (c *programCodec[T]) DecodeInto(src []byte, p *T) (int, error) {
 	n, err := c.pr.decode(src, 0, unsafe.Pointer(p))
 	if err != nil {
-		return 0, c.named(err)
+		return 0, withType(err, c.name)
 	}
 	return n, nil
 }
 
-func (c *programCodec[T]) named(err error) error {
+func withType(err error, typ string) error {
 	if d, ok := err.(*DecodeError); ok { //nolint:errorlint // as the codec makes it
-		d.Type = c.name
+		d.Type = typ
 	}
 	return err
 }

@@ -463,3 +463,52 @@ func bench[T any](b *testing.B, name string, v T) {
 		}
 	})
 }
+
+// Values behind any are encoded as the values themselves, in any version of their type.
+func TestBoxed(t *testing.T) {
+	type old struct {
+		Name string
+		N    int64
+	}
+	type now struct {
+		N    int64
+		List []string
+	}
+	plain, box := Must[now](), must(ForBoxed[now]())
+	v := now{7, []string{"a", "b"}}
+	enc := box.Append(nil, &v)
+	if !bytes.Equal(enc, plain.Append(nil, v)) || !Same(box.Schema(), plain.Schema()) {
+		t.Fatalf("boxed %x, plain %x", enc, plain.Append(nil, v))
+	}
+	if !bytes.Equal(box.Append(nil, nil), plain.Append(nil, now{})) {
+		t.Error("nil is not the zero value")
+	}
+	back, n, err := box.Decode(enc)
+	if err != nil || n != len(enc) || !reflect.DeepEqual(back, &v) {
+		t.Fatalf("decoded %v, %d bytes, %v", back, n, err)
+	}
+	c := box.Clone(back).(*now)
+	back.(*now).List[0] = "changed"
+	clear(enc)
+	if !reflect.DeepEqual(c, &v) {
+		t.Errorf("clone %v shares memory", c)
+	}
+	m := must(box.Migrating(Must[old]().Schema()))
+	got, _, err := m.Decode(Must[old]().Append(nil, old{"x", 5}))
+	if err != nil || !reflect.DeepEqual(got, &now{N: 5}) {
+		t.Errorf("migrated %v, %v", got, err)
+	}
+	if _, err := box.Migrating(Must[string]().Schema()); err == nil {
+		t.Error("a string was taken for a struct")
+	}
+	if _, _, err := box.Decode([]byte{1}); err == nil || !strings.Contains(err.Error(), "now") {
+		t.Errorf("short input: %v", err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

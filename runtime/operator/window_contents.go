@@ -126,14 +126,14 @@ func (r *WindowRuntimeContext[K]) WindowValueState[V any](name string) (WindowVa
 	if r.u.merging {
 		return WindowValueState[V]{}, fmt.Errorf("state %q: per-window state is not possible with windows that merge; use the key's state", name)
 	}
-	codec, err := serde.For[V]()
+	codec, err := serde.ForBoxed[V]()
 	if err != nil {
 		return WindowValueState[V]{}, fmt.Errorf("state %q: %w", name, err)
 	}
 	if err := r.ctx.claim(name, "WindowValueState["+typeName[V]()+"]", ofWindow, nil); err != nil {
 		return WindowValueState[V]{}, err
 	}
-	t, err := openBoxes(r.ctx, "window-user-"+name, r.u.codec, boxing(codec))
+	t, err := openBoxes(r.ctx, "window-user-"+name, r.u.codec, codec)
 	if err != nil {
 		return WindowValueState[V]{}, err
 	}

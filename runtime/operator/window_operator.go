@@ -68,23 +68,17 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		return nil, err
 	}
 	o.env = windowEnv[K, R]{ctx: ctx, codec: o.sel.Codec, c: newCollector(ctx, o.out), clock: &o.clock, merging: o.merges(), ns: o.nsOf}
+	var err error
 	if o.merges() {
-		codec, err := serde.For[windows[C]]()
-		if err != nil {
-			return nil, err
-		}
-		if o.merging, err = openBoxed(ctx, "window-merging", o.sel.Codec, codec); err != nil {
+		if o.merging, err = openBoxed[K, windows[C]](ctx, "window-merging", o.sel.Codec); err != nil {
 			return nil, err
 		}
 	} else {
-		t, err := open(ctx, "window-contents", o.sel.Codec, o.c.codec)
-		if err != nil {
+		if o.table, err = open(ctx, "window-contents", o.sel.Codec); err != nil {
 			return nil, err
 		}
-		o.table = t
-		o.drops = append(o.drops, t.DropNamespace)
+		o.drops = append(o.drops, o.table.DropNamespace)
 	}
-	var err error
 	if o.event, err = OpenTimers(ctx, "window-event-timers", o.sel.Codec); err != nil {
 		return nil, err
 	}
@@ -169,7 +163,7 @@ func (o *windowOp[K, T, C, R]) timer(event, register bool, at int64) error {
 	return nil
 }
 
-func (o *windowOp[K, T, C, R]) open(name, what string, value box) (boxes, error) {
+func (o *windowOp[K, T, C, R]) open(name, what string, value *serde.Boxed) (boxes, error) {
 	if err := o.Ctx.claim(name, what, ofTrigger, nil); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -113,11 +112,8 @@ func newSession[K comparable, T, C, R any](ctx *Context, out any, sel KeySelecto
 	if err := o.c.init(); err != nil {
 		return nil, err
 	}
-	codec, err := serde.For[sessions[C]]()
-	if err != nil {
-		return nil, err
-	}
-	if o.table, err = openBoxed(ctx, "window-sessions", sel.Codec, codec); err != nil {
+	var err error
+	if o.table, err = openBoxed[K, sessions[C]](ctx, "window-sessions", sel.Codec); err != nil {
 		return nil, err
 	}
 	if o.timers, err = OpenTimers(ctx, "window-timers", sel.Codec); err != nil {

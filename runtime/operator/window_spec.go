@@ -111,8 +111,8 @@ func ProcessWindow[K comparable, T, R any](spec WindowSpec[K, T], process func()
 	})
 }
 
-// tableOpener opens a table for windows' contents: OpenTable where newSliced needs the same, else openBoxed.
-type tableOpener[K comparable, C any] = func(*Context, string, serde.Codec[K], serde.Codec[C]) (state.Table[K, C], error)
+// tableOpener opens a table for windows' contents: openTyped where newSliced needs the same table, else openBoxed.
+type tableOpener[K comparable, C any] = func(*Context, string, serde.Codec[K]) (state.Table[K, C], error)
 
 // chooseWindow chooses the operator.
 func chooseWindow[K comparable, T, C, R any](spec WindowSpec[K, T], parts func() (contents[T, C], windowUser[K, C, R])) Factory {
@@ -128,7 +128,7 @@ func chooseWindow[K comparable, T, C, R any](spec WindowSpec[K, T], parts func()
 		case plain && a.Kind == SessionWindows:
 			return newSession(ctx, out, spec.Key, a.Session, c, user, spec.Lateness, spec.Late)
 		default:
-			return newWindow(ctx, out, &spec, c, user, OpenTable[K, C])
+			return newWindow(ctx, out, &spec, c, user, openTyped[K, C])
 		}
 	})
 }

@@ -46,7 +46,7 @@ type triggerOps interface {
 	timer(event, register bool, at int64) error
 	merges() bool
 	// open opens state of the current key.
-	open(name, what string, value box) (boxes, error)
+	open(name, what string, value *serde.Boxed) (boxes, error)
 	// window is where the namespace of the current window is kept.
 	window() *state.Namespace
 }
@@ -163,20 +163,20 @@ func (r *TriggerRuntime) ReducingState[V any](name string, fn func(a, b V) V) (T
 
 // openTriggerState opens state of V: by namespace for windows that all keys share, else in one entry per key.
 func openTriggerState[V any](r *TriggerRuntime, name string) (mergeable[V], error) {
-	codec, err := serde.For[V]()
+	codec, err := serde.ForBoxed[V]()
 	if err != nil {
 		return nil, fmt.Errorf("trigger state %q: %w", name, err)
 	}
 	what := "trigger state of " + typeName[V]()
 	if !r.ops.merges() {
-		b, err := r.ops.open(name, what, boxing(codec))
+		b, err := r.ops.open(name, what, codec)
 		return &perWindow[V]{b, codec, r.ops.window()}, err
 	}
-	cells, err := serde.For[[]windowCell[V]]()
+	cells, err := serde.ForBoxed[[]windowCell[V]]()
 	if err != nil {
 		return nil, fmt.Errorf("trigger state %q: %w", name, err)
 	}
-	b, err := r.ops.open(name, what, boxing(cells))
+	b, err := r.ops.open(name, what, cells)
 	return &perMerging[V]{b, codec, r.ops.window()}, err
 }
 
@@ -216,7 +216,7 @@ func (b *keyBoxes[K]) remove(ns state.Namespace) error {
 // perWindow is a value per key and window, of windows that do not merge.
 type perWindow[V any] struct {
 	b     boxes
-	codec serde.Codec[V]
+	codec *serde.Boxed
 	ns    *state.Namespace // the current window's
 }
 
@@ -226,7 +226,8 @@ func (c *perWindow[V]) clear() error                           { return c.b.remo
 func (c *perWindow[V]) put(v V) error {
 	p, _, err := unboxed[V](c.b.ref(*c.ns))
 	if err == nil {
-		*p = c.codec.Clone(v)
+		*p = v
+		c.codec.Own(p)
 	}
 	return err
 }
@@ -234,7 +235,7 @@ func (c *perWindow[V]) put(v V) error {
 // perMerging is a value per key and window, of windows that merge: all of a key are one entry.
 type perMerging[V any] struct {
 	b     boxes
-	codec serde.Codec[V]
+	codec *serde.Boxed
 	ns    *state.Namespace
 }
 
@@ -268,7 +269,8 @@ func (c *perMerging[V]) put(v V) error {
 		i = len(*p)
 		*p = append(*p, windowCell[V]{NS: *c.ns})
 	}
-	(*p)[i].V = c.codec.Clone(v)
+	(*p)[i].V = v
+	c.codec.Own(&(*p)[i].V)
 	return nil
 }
 

@@ -6,7 +6,6 @@ export GOTOOLCHAIN = go1.27.3
 
 VERSION ?= 0.1.0-dev+$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 GOBUILD := CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags "-s -w -X github.com/thalweg/thalweg/internal/version.Version=$(VERSION)"
-EXAMPLES := $(patsubst examples/%/main.go,%,$(wildcard examples/*/main.go))
 
 .PHONY: help
 help: ## list the targets
@@ -20,7 +19,7 @@ build: ## static binaries: bin/thalweg, bin/thalweg-appmaster, bin/thalweg-taskm
 	$(GOBUILD) -o bin/thalweg ./cmd/client
 	$(GOBUILD) -o bin/thalweg-appmaster ./cmd/appmaster
 	$(GOBUILD) -o bin/thalweg-taskmanager ./cmd/taskmanager
-	@for e in $(EXAMPLES); do echo "build bin/examples/$$e"; $(GOBUILD) -o bin/examples/$$e ./examples/$$e; done
+	$(GOBUILD) -o bin/examples/ ./examples/...
 
 .PHONY: demo
 demo: ## the order-totals pipeline on an embedded cluster and broker, for a minute: make demo [ARGS="-for 10s"]

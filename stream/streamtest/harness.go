@@ -131,6 +131,13 @@ func (h *Harness2[A, B, R]) Take() []R { return h.Out.Take() }
 // Expect takes the results and fails the test unless they are those.
 func (h *Harness2[A, B, R]) Expect(want ...R) { h.t.Helper(); h.start(); h.Out.Expect(want...) }
 
+// ExpectInAnyOrder is Expect without an order.
+func (h *Harness2[A, B, R]) ExpectInAnyOrder(want ...R) {
+	h.t.Helper()
+	h.start()
+	h.Out.ExpectInAnyOrder(want...)
+}
+
 // KeyedHarness is a Harness of a keyed function: Key looks at its state and timers.
 type KeyedHarness[K comparable, T, R any] struct{ *Harness[T, R] }
 

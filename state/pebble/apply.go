@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	pdb "github.com/cockroachdb/pebble/v2"
 )
 
 const (
@@ -18,20 +16,20 @@ const (
 // apply writes a batch to the store. It waits while flushes or compactions lag behind, as Pebble itself would do, but not for those that fail.
 //
 // Errors: why they do; the batch was not written then.
-func (b *Backend) apply(x *pdb.Batch) error {
+func (b *Backend) apply(x batch) error {
 	n := int64(x.Len())
 	if _, flush, compact := b.disk.failure(); flush == nil && compact == nil && b.unchecked+n < b.opts.MemTableBytes {
 		b.unchecked += n
-		return b.db.Apply(x, pdb.NoSync)
+		return b.db.write(x)
 	}
 	for {
 		changed, flush, compact := b.disk.failure()
-		m := b.db.Metrics()
+		m := raw(b).Metrics()
 		tables, levels := int64(m.MemTable.Size) <= maxMemTables*b.opts.MemTableBytes, int(m.Levels[0].Sublevels) < maxSublevels
 		switch {
 		case tables && levels:
 			b.unchecked = n
-			return b.db.Apply(x, pdb.NoSync)
+			return b.db.write(x)
 		case !tables && flush != nil:
 			return fmt.Errorf("no room in memory, and none can be made: %w", b.disk.explain(flush))
 		case !levels && compact != nil:
@@ -55,7 +53,7 @@ func (b *Backend) flush() error {
 	if err != nil { // one is being tried already; another memtable would only take memory
 		return fmt.Errorf("pebble: flush: %w", b.disk.explain(err))
 	}
-	done, err := b.db.AsyncFlush()
+	done, err := raw(b).AsyncFlush()
 	if err != nil {
 		return fmt.Errorf("pebble: flush: %w", err)
 	}
@@ -80,7 +78,7 @@ func (b *Backend) link(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.db.Checkpoint(dir); err != nil {
+	if err := raw(b).Checkpoint(dir); err != nil {
 		return err
 	}
 	after, err := b.disk.settled()

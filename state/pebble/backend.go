@@ -41,8 +41,8 @@ const Format = "pebble"
 type Backend struct {
 	cfg   state.Config
 	opts  Options
-	db    *pdb.DB
-	cache *pdb.Cache
+	db    store
+	cache interface{ Unref() } // a *pdb.Cache
 	meta  dbMeta
 	// metaChanged says that meta is to be written with the next snapshot.
 	metaChanged bool
@@ -74,7 +74,7 @@ type set interface {
 	describe() state.TableMeta
 	number() uint16
 	// flush adds everything not stored yet to the batch and takes it as stored.
-	flush(batch *pdb.Batch) error
+	flush(batch batch) error
 	// current returns a stored value in the newest encoding; live is false when it has expired at now.
 	current(stored []byte, scratch []byte, now int64) (v []byte, live bool, err error)
 	// now is the time for current, math.MinInt64 when nothing is left out. It runs on the task's goroutine.
@@ -171,9 +171,9 @@ const dbFolder = "db"
 
 func (b *Backend) dbDir() string { return filepath.Join(b.cfg.Dir, dbFolder) }
 
-// open opens a store of the backend's directory.
-func (b *Backend) openDB(dir string, readOnly bool) (*pdb.DB, error) {
-	db, err := pdb.Open(dir, b.opts.dbOptions(b.cache, b.disk, b.cfg.Logger, readOnly))
+// openDB opens a store of the backend's directory.
+func openDB(b *Backend, dir string, readOnly bool) (*pdb.DB, error) {
+	db, err := pdb.Open(dir, dbOptions(b, readOnly))
 	if err != nil {
 		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
 	}
@@ -210,7 +210,7 @@ func (b *Backend) MaxParallelism() int { return b.cfg.MaxParallelism }
 func (b *Backend) Size() int64 {
 	n := b.used
 	if b.db != nil {
-		n += int64(b.db.Metrics().DiskSpaceUsage())
+		n += int64(raw(b).Metrics().DiskSpaceUsage())
 	}
 	return n
 }
@@ -254,8 +254,8 @@ func (b *Backend) register(m state.TableMeta) (*setMeta, bool, error) {
 
 // batch returns a new batch and applies the pending range deletions first. They do not go into the batch: a snapshot's batch is
 // applied later, and a namespace that was dropped and filled again must not show its old entries until then. The store must be settled.
-func (b *Backend) batch() (*pdb.Batch, error) {
-	x := b.db.NewBatch()
+func (b *Backend) batch() (batch, error) {
+	x := b.db.newBatch()
 	if len(b.drops) == 0 {
 		return x, nil
 	}

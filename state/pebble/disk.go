@@ -113,7 +113,7 @@ func (d *disk) fault(err error) {
 }
 
 // listener is told by Pebble of its background work. An empty flush ends with an error too, but is none: BackgroundError follows the others.
-func (d *disk) listener() *pdb.EventListener {
+func listener(d *disk) *pdb.EventListener {
 	return &pdb.EventListener{
 		FlushEnd: func(i pdb.FlushInfo) {
 			d.change(func() {

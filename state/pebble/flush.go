@@ -6,8 +6,6 @@ import (
 	"math"
 	"math/bits"
 
-	pdb "github.com/cockroachdb/pebble/v2"
-
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/canonical"
@@ -15,7 +13,7 @@ import (
 )
 
 // add puts a cache entry into a batch and notes that its namespace is stored.
-func (t *table[K, V]) add(batch *pdb.Batch, s *nspace[K, V], p *slots.Page[K, entry[V]], i int) error {
+func (t *table[K, V]) add(batch batch, s *nspace[K, V], p *slots.Page[K, entry[V]], i int) error {
 	g := int(state.GroupOf(p.Hash[i], t.b.cfg.MaxParallelism))
 	key := t.key(p.Keys[i], g, s.ns)
 	if p.Vals[i].gone {
@@ -31,7 +29,7 @@ func (t *table[K, V]) add(batch *pdb.Batch, s *nspace[K, V], p *slots.Page[K, en
 
 // flush implements set. Everything that goes into the batch stays cached, since the batch may be applied later; deletions are taken
 // out of the cache at the flush after.
-func (t *table[K, V]) flush(batch *pdb.Batch) error {
+func (t *table[K, V]) flush(batch batch) error {
 	t.last.page = nil
 	for _, s := range t.spaces {
 		if s.present < s.space.Len() {
@@ -124,7 +122,7 @@ type victims[K comparable, V any] struct {
 	bits uint64
 }
 
-func (t *table[K, V]) evictInto(batch *pdb.Batch) error {
+func (t *table[K, V]) evictInto(batch batch) error {
 	target := max(t.cached/8, 8)
 	var out []victims[K, V]
 	for round := 0; target > 0 && round < 3; {
@@ -207,7 +205,7 @@ func (t *table[K, V]) current(stored, scratch []byte, now int64) ([]byte, bool, 
 // findNamespaces learns what a restored store holds.
 func (t *table[K, V]) findNamespaces() (err error) {
 	r := t.b.cfg.Range
-	it, err := t.b.db.NewIter(&pdb.IterOptions{LowerBound: appendGroup(nil, t.id, r.Start), UpperBound: groupEnd(t.id, r.End)})
+	it, err := t.b.db.iter(appendGroup(nil, t.id, r.Start), groupEnd(t.id, r.End))
 	if err != nil {
 		return err
 	}
@@ -236,7 +234,7 @@ func (t *table[K, V]) loadCanonical() error {
 	}
 	same := serde.Same(old.Value, t.desc.Value.Schema())
 	l := loader{b: t.b}
-	return l.load(t.desc.Name, func(e *canonical.Entry, batch *pdb.Batch) error {
+	return l.load(t.desc.Name, func(e *canonical.Entry, batch batch) error {
 		if _, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism); err != nil {
 			return err
 		}
@@ -263,13 +261,13 @@ func (t *table[K, V]) loadCanonical() error {
 // loader writes restored entries in batches.
 type loader struct {
 	b     *Backend
-	batch *pdb.Batch
+	batch batch
 }
 
 const loadBatch = 1 << 20
 
-func (l *loader) load(name string, add func(e *canonical.Entry, batch *pdb.Batch) error) error {
-	l.batch = l.b.db.NewBatch()
+func (l *loader) load(name string, add func(e *canonical.Entry, batch batch) error) error {
+	l.batch = l.b.db.newBatch()
 	err := l.b.restore.Scan(name, func(e *canonical.Entry) error {
 		if err := add(e, l.batch); err != nil {
 			return err

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	pdb "github.com/cockroachdb/pebble/v2"
-
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -68,7 +66,7 @@ func (m *mapTable[K, S, V]) eachStored(s *nspace[state.Pair[K, S], V], k state.K
 		return nil
 	}
 	m.prefix = m.desc.Key.Append(appendNamespace(m.prefix[:0], m.id, int(k.Group), s.ns), k.Key)
-	it, err := m.b.db.NewIter(&pdb.IterOptions{LowerBound: m.prefix, UpperBound: after(m.prefix)})
+	it, err := m.b.db.iter(m.prefix, after(m.prefix))
 	if err != nil {
 		return fmt.Errorf("pebble: state %q: scan: %w", m.desc.Name, err)
 	}
@@ -163,7 +161,7 @@ func (m *mapTable[K, S, V]) deleteRange(k state.Key[K], ns state.Namespace) erro
 	prefix := m.desc.Key.Append(appendNamespace(nil, m.id, int(k.Group), ns), k.Key)
 	err = x.DeleteRange(prefix, after(prefix), nil)
 	if err == nil {
-		err = m.b.db.Apply(x, pdb.NoSync)
+		err = m.b.db.write(x)
 	}
 	return errors.Join(err, x.Close())
 }

@@ -68,16 +68,17 @@ func (o Options) withDefaults(configured int64) (Options, error) {
 }
 
 // dbOptions are Pebble's own. There is no write-ahead log: the checkpoint is the log.
-func (o Options) dbOptions(cache *pdb.Cache, d *disk, log zerolog.Logger, readOnly bool) *pdb.Options {
+func dbOptions(b *Backend, readOnly bool) *pdb.Options {
+	o, d := b.opts, b.disk
 	p := &pdb.Options{
-		Cache:                       cache,
+		Cache:                       b.cache.(*pdb.Cache),
 		DisableWAL:                  true,
 		ReadOnly:                    readOnly,
 		FormatMajorVersion:          pdb.FormatNewest,
 		FS:                          d,
-		Logger:                      logger{log},
+		Logger:                      logger{b.cfg.Logger},
 		MemTableSize:                uint64(o.MemTableBytes),
-		EventListener:               d.listener(),
+		EventListener:               listener(d),
 		MemTableStopWritesThreshold: 1 << 20, // Backend.apply waits, since Pebble's waiting cannot be ended
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       1 << 20,

@@ -56,11 +56,11 @@ func (b *Backend) start() error {
 			return err
 		}
 	}
-	db, err := b.openDB(b.dbDir(), false)
+	db, err := openDB(b, b.dbDir(), false)
 	if err != nil {
 		return err
 	}
-	b.db = db
+	b.db = pebbleStore{db}
 	b.disk.opened()
 	if whole {
 		return b.adopt(native[0])
@@ -85,7 +85,7 @@ func (b *Backend) start() error {
 
 // adopt takes over the meta of a store that was opened as it was written.
 func (b *Backend) adopt(h state.Handle) error {
-	m, err := readMeta(b.db)
+	m, err := readMeta(raw(b))
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (b *Backend) ingest(ctx context.Context, h state.Handle, dir string) (err e
 	if err := b.download(ctx, h, dir); err != nil {
 		return err
 	}
-	src, err := b.openDB(dir, true)
+	src, err := openDB(b, dir, true)
 	if err != nil {
 		return err
 	}
@@ -329,9 +329,9 @@ func (c *copier) add(ctx context.Context, key, value []byte) error {
 		if err != nil {
 			return err
 		}
-		opts := c.b.opts.dbOptions(c.b.cache, c.b.disk, c.b.cfg.Logger, false)
+		opts := dbOptions(c.b, false)
 		opts.EnsureDefaults()
-		c.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), opts.MakeWriterOptions(0, c.b.db.TableFormat()))
+		c.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), opts.MakeWriterOptions(0, raw(c.b).TableFormat()))
 	}
 	return c.w.Set(key, value)
 }
@@ -345,7 +345,7 @@ func (c *copier) finish(ctx context.Context) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	if err := c.b.db.Ingest(ctx, []string{c.path}); err != nil {
+	if err := raw(c.b).Ingest(ctx, []string{c.path}); err != nil {
 		return err
 	}
 	return nil

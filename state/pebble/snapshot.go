@@ -28,8 +28,8 @@ type frozen struct {
 
 	once  sync.Once
 	done  atomic.Bool
-	batch *pdb.Batch
-	view  *pdb.Snapshot // canonical
+	batch batch
+	view  io.Closer // canonical: a *pdb.Snapshot
 	err   error
 	lost  error // the changes did not reach the store, which is not what the task believes any more
 }
@@ -50,7 +50,7 @@ func (f *frozen) freeze() error {
 		return f.lost
 	}
 	if f.canonical {
-		f.view = f.b.db.NewSnapshot()
+		f.view = raw(f.b).NewSnapshot()
 		return nil
 	}
 	if err := f.b.flush(); err != nil {
@@ -127,7 +127,7 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	return s, nil
 }
 
-func (b *Backend) writeMeta(batch *pdb.Batch) error {
+func (b *Backend) writeMeta(batch batch) error {
 	if !b.metaChanged {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (s *snapshot) writeCanonical(ctx context.Context, sink state.Sink) (state.H
 		metas = append(metas, x.describe())
 	}
 	return canonical.Write(ctx, sink, s.b.cfg.MaxParallelism, s.b.cfg.Range, metas, func(ctx context.Context, w *canonical.Writer) (err error) {
-		it, err := s.f.view.NewIter(nil)
+		it, err := s.f.view.(*pdb.Snapshot).NewIter(nil)
 		if err != nil {
 			return err
 		}

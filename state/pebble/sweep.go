@@ -6,8 +6,6 @@ import (
 	"math"
 	"math/bits"
 
-	pdb "github.com/cockroachdb/pebble/v2"
-
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/canonical"
 	"github.com/thalweg/thalweg/state/internal/slots"
@@ -102,7 +100,7 @@ func (t *table[K, V]) sweepCache(n int, now int64) (out []found[K, V]) {
 
 func (t *table[K, V]) sweepStored(n int, now int64) (out []found[K, V], err error) {
 	w := &t.ttl
-	it, err := t.b.db.NewIter(&pdb.IterOptions{LowerBound: w.from, UpperBound: groupEnd(t.id, t.b.cfg.Range.End)})
+	it, err := t.b.db.iter(w.from, groupEnd(t.id, t.b.cfg.Range.End))
 	if err != nil {
 		return nil, err
 	}

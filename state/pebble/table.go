@@ -7,8 +7,6 @@ import (
 	"slices"
 	"unsafe"
 
-	pdb "github.com/cockroachdb/pebble/v2"
-
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/canonical"
@@ -187,7 +185,7 @@ func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, e
 		return v, false, nil
 	}
 	b, closer, err := t.b.db.Get(t.key(k.Key, int(k.Group), s.ns))
-	if errors.Is(err, pdb.ErrNotFound) {
+	if errors.Is(err, errNotFound) {
 		return v, false, nil
 	}
 	if err != nil {
@@ -426,7 +424,7 @@ func (t *table[K, V]) scanStored(s *nspace[K, V], fn func(k state.Key[K], stored
 	if s.stored.empty() {
 		return nil
 	}
-	it, err := t.b.db.NewIter(nil)
+	it, err := t.b.db.iter(nil, nil)
 	if err != nil {
 		return fmt.Errorf("pebble: state %q: scan: %w", t.desc.Name, err)
 	}

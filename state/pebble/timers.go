@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 
-	pdb "github.com/cockroachdb/pebble/v2"
-
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/canonical"
 	"github.com/thalweg/thalweg/state/internal/slots"
@@ -184,7 +182,7 @@ func (t *timers[K]) write() error {
 }
 
 // flush implements set.
-func (t *timers[K]) flush(batch *pdb.Batch) error {
+func (t *timers[K]) flush(batch batch) error {
 	for _, p := range t.delta.Pages() {
 		for i := range p.Keys {
 			if p.Live>>i&1 == 0 {
@@ -263,7 +261,7 @@ func (t *timers[K]) refill() error {
 
 // load reads the earliest timers of every key group: at most perGroup of them decide up to which time all are loaded.
 func (t *timers[K]) load() (err error) {
-	it, err := t.b.db.NewIter(nil)
+	it, err := t.b.db.iter(nil, nil)
 	if err != nil {
 		return err
 	}
@@ -316,7 +314,7 @@ func (t *timers[K]) load() (err error) {
 }
 
 // seek goes to the first timer of a key group that is not in memory.
-func (t *timers[K]) seek(it *pdb.Iterator, g int) bool {
+func (t *timers[K]) seek(it iterator, g int) bool {
 	prefix := appendGroup(nil, t.id, g)
 	it.SetBounds(appendOrdered(prefix, t.horizon), after(prefix))
 	return it.First()
@@ -360,7 +358,7 @@ func (t *timers[K]) loadCanonical(stored *bool) error {
 	}
 	*stored = true
 	l := loader{b: t.b}
-	return l.load(t.desc.Name, func(e *canonical.Entry, batch *pdb.Batch) error {
+	return l.load(t.desc.Name, func(e *canonical.Entry, batch batch) error {
 		if _, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism); err != nil {
 			return err
 		}

@@ -1,0 +1,60 @@
+package pebble
+
+import (
+	"io"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+)
+
+// Tables and timers are generic: they are compiled in each program, once for each of its types, with every generic type that is reachable through
+// the fields and methods of what they refer to. Pebble's own types reach hundreds, so nothing that tables see (Backend, set, frozen) may name them:
+// they go through the following. It made up a third of the time that a program with state took to compile.
+
+// store is a *pdb.DB as tables see it.
+type store interface {
+	// Get returns errNotFound when there is none; the value is valid until the closer is closed.
+	Get(key []byte) (value []byte, closer io.Closer, err error)
+	// iter goes over [lower, upper); nil is no bound.
+	iter(lower, upper []byte) (iterator, error)
+	newBatch() batch
+	// write applies a batch, whatever the store lags behind; Backend.apply waits.
+	write(x batch) error
+	Close() error
+}
+
+// batch is a *pdb.Batch.
+type batch interface {
+	Set(key, value []byte, _ *pdb.WriteOptions) error
+	Delete(key []byte, _ *pdb.WriteOptions) error
+	DeleteRange(start, end []byte, _ *pdb.WriteOptions) error
+	Len() int
+	Empty() bool
+	Reset()
+	Close() error
+}
+
+// iterator is a *pdb.Iterator.
+type iterator interface {
+	SetBounds(lower, upper []byte)
+	First() bool
+	Next() bool
+	SeekGE(key []byte) bool
+	Key() []byte
+	ValueAndErr() ([]byte, error)
+	Error() error
+	Close() error
+}
+
+var errNotFound = pdb.ErrNotFound
+
+type pebbleStore struct{ *pdb.DB }
+
+func (s pebbleStore) iter(lower, upper []byte) (iterator, error) {
+	return s.NewIter(&pdb.IterOptions{LowerBound: lower, UpperBound: upper})
+}
+
+func (s pebbleStore) newBatch() batch     { return s.NewBatch() }
+func (s pebbleStore) write(x batch) error { return s.Apply(x.(*pdb.Batch), pdb.NoSync) }
+
+// raw is the store itself. It is no method: see above.
+func raw(b *Backend) *pdb.DB { return b.db.(pebbleStore).DB }

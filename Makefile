@@ -44,7 +44,7 @@ MODULE := github.com/thalweg/thalweg
 RACED := ./runtime/... ./state/... ./connector/... ./checkpoint/... ./stream/...
 PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|checkpoint|stream|test/integration|test/faults|test/rig|fs/hdfs)(/|$$)')
 
-.PHONY: test test-unit test-integration test-faults deps
+.PHONY: test test-unit test-model test-integration test-faults deps
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
 	$(INTEGRATION) 2>&1 | $(CLOSING); \
@@ -59,6 +59,14 @@ test-unit: ## go vet and every test that needs no daemons, with the race detecto
 	go vet ./...
 	go test $(RACE) -timeout 20m $(RACED)
 	go test -timeout 15m $(PLAIN)
+
+# Of what is tested against models and references, most of which are in runtime/operator.
+MODELS := $$(grep -rl --include='*_test.go' pgregory.net/rapid runtime state checkpoint serde am connector | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+test-model: ## operators, windows, joins, state and timers against plain models, N random runs of each: make test-model [N=1000] [SEED=7] [RUN=Join]
+	@n="$${N:-1000}"; seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; run="$${RUN:-Model|Reference}"; \
+	echo "$$n runs of each model with seed $$seed; the same again: make test-model N=$$n SEED=$$seed RUN='$$run'"; \
+	go test -count=1 -timeout 6h -run "$$run" $(MODELS) -rapid.checks="$$n" -rapid.seed="$$seed"
 
 test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: make test-integration [RUN=TestMainPath]
 	@$(with_cluster); $(INTEGRATION) -run '$(RUN)' 2>&1 | $(CLOSING)

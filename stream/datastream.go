@@ -140,12 +140,13 @@ func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, 
 	return out
 }
 
-// KeyBy partitions the stream by key: all records of a key meet in one subtask.
+// KeyBy partitions the stream by key: all records of a key meet in one subtask. Keys are values that encode alike when they are equal by ==:
+// no pointers, no time.Time, and no struct or array with one inside.
 func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
 	k := KeyedStream[K, T]{env: s.env, in: s, site: callSite()}
-	codec, err := serde.For[K]()
+	codec, err := serde.ForKey[K]()
 	if err != nil {
-		s.env.mistake("KeyBy: the key cannot be encoded: %v", err)
+		s.env.mistake("KeyBy: %v", err)
 		return k
 	}
 	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec}

@@ -169,7 +169,7 @@ func TestLateRecordsOfJoins(t *testing.T) {
 	for _, kind := range []string{"window", "interval"} {
 		t.Run(kind, func(t *testing.T) {
 			left, right := NewOutputTag[click]("late-clicks"), NewOutputTag[purchase]("late-purchases")
-			on, lateLeft, lateRight := &collect[int64]{}, &collect[click]{}, &collect[purchase]{}
+			on, lateLeft, lateRight := &collect[string]{}, &collect[click]{}, &collect[purchase]{}
 			const n = 200
 			err := runJob(t, nil, func(env *Environment) error {
 				late := func(i int64) time.Time { return time.UnixMilli(i*100 - i%10/9*5000) } // each tenth record is 5 s behind
@@ -177,16 +177,16 @@ func TestLateRecordsOfJoins(t *testing.T) {
 					MonotonousTimestamps(func(c click) time.Time { return c.At }), "clicks").SetParallelism(1)
 				b := env.FromSource(datagen.Source(func(i int64) purchase { return purchase{"u", i, late(i)} }, datagen.Count(n), datagen.RatePerSecond(200)),
 					MonotonousTimestamps(func(p purchase) time.Time { return p.At }), "purchases").SetParallelism(1)
-				var s SingleOutputStreamOperator[int64]
+				var s SingleOutputStreamOperator[string]
 				if kind == "window" {
 					s = a.Join(b).Where(func(c click) string { return c.User }).EqualTo(func(p purchase) string { return p.Buyer }).
 						Window(TumblingEventTime(100 * time.Millisecond)).SideOutputLeftLateData(left).SideOutputRightLateData(right).
-						Apply(func(c click, p purchase) int64 { return c.N*1000 + p.Cents })
+						Apply(func(c click, p purchase) string { return fmt.Sprint(c.N, p.Cents) })
 				} else {
 					s = a.KeyBy(func(c click) string { return c.User }).IntervalJoin(b.KeyBy(func(p purchase) string { return p.Buyer })).
 						Between(0, 0).SideOutputLeftLateData(left).SideOutputRightLateData(right).
-						Process(func(_ *JoinContext, c click, p purchase, out *Collector[int64]) error {
-							out.Collect(c.N*1000 + p.Cents)
+						Process(func(_ *JoinContext, c click, p purchase, out *Collector[string]) error {
+							out.Collect(fmt.Sprint(c.N, p.Cents))
 							return nil
 						})
 				}
@@ -208,15 +208,13 @@ func TestLateRecordsOfJoins(t *testing.T) {
 			for _, p := range lateRight.got {
 				lost[p.Cents] = true
 			}
-			pairs := map[int64]bool{}
+			pairs := map[string]bool{}
 			for _, v := range on.got {
-				if v/1000 == v%1000 {
-					pairs[v%1000] = true
-				}
+				pairs[v] = true
 			}
 			for i := range int64(n) {
-				if lost[i] && i%10 != 9 || pairs[i] == lost[i] {
-					t.Errorf("record %d: late %v, joined %v", i, lost[i], pairs[i])
+				if lost[i] && i%10 != 9 || pairs[fmt.Sprint(i, i)] == lost[i] {
+					t.Errorf("record %d: late %v, joined %v", i, lost[i], pairs[fmt.Sprint(i, i)])
 				}
 			}
 		})
@@ -231,7 +229,7 @@ func TestWindowJoinMistakes(t *testing.T) {
 		}
 	}
 	apply := func(j WindowJoin[string, click, purchase]) {
-		j.Apply(func(c click, p purchase) int64 { return 0 }).SinkTo(&collect[int64]{})
+		j.Apply(func(c click, p purchase) string { return "" }).SinkTo(&collect[string]{})
 	}
 	second := TumblingEventTime(time.Second)
 	for want, build := range map[string]func(*Environment) error{

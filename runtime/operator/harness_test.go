@@ -62,6 +62,22 @@ func (s *services) advance(t testing.TB, to int64) {
 	}
 }
 
+// tally counts what is counted, by the counters' names.
+type tally map[string]*counter
+
+type counter struct{ n int64 }
+
+func (c *counter) Add(n int64) { c.n += n }
+
+func (m tally) Counter(name string) connector.Counter {
+	if m[name] == nil {
+		m[name] = &counter{}
+	}
+	return m[name]
+}
+
+func (tally) Gauge(string, func() float64) {}
+
 type noMetrics struct{}
 
 type noCounter struct{}
@@ -127,6 +143,14 @@ type harness[T, R any] struct {
 	now   int64
 	side  func() map[string]any // side outputs of a subtask; nil for none
 	input func(Operator) Receiver[T]
+	tally tally // of all subtasks, over restarts
+}
+
+func (h *harness[T, R]) counted(name string) int64 {
+	if c := h.tally[name]; c != nil {
+		return c.n
+	}
+	return 0
 }
 
 // firstInput is the input of operators that have one.
@@ -150,7 +174,7 @@ func newInputHarness[T, R any](t testing.TB, f Factory, backend string, parallel
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}, side: side, input: input}
+	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}, side: side, input: input, tally: tally{}}
 	mem.Register(h.reg)
 	h.open(parallelism, nil)
 	return h
@@ -163,7 +187,7 @@ func (h *harness[T, R]) open(parallelism int, restore []metadata.Subtask) {
 	for i := range parallelism {
 		svc := &services{now: h.now}
 		ctx := &Context{Services: svc, Name: "op", Subtask: i, Parallelism: parallelism, MaxParallelism: h.max, Config: h.conf, Logger: zerolog.Nop(),
-			Metrics: noMetrics{}, Mark: &Marker{}, StateDir: h.dir + "/" + string(rune('a'+h.id%26)) + string(rune('a'+i)), StateMemory: 32 << 20,
+			Metrics: h.tally, Mark: &Marker{}, StateDir: h.dir + "/" + string(rune('a'+h.id%26)) + string(rune('a'+i)), StateMemory: 32 << 20,
 			StateSource: storage.NewSource(h.reg), Checkpointing: true}
 		if h.side != nil {
 			ctx.Side = h.side()

@@ -1,192 +1,177 @@
 package operator
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
 
-	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 
-	"github.com/thalweg/thalweg/checkpoint/metadata"
-	"github.com/thalweg/thalweg/checkpoint/storage"
-	"github.com/thalweg/thalweg/config"
-	"github.com/thalweg/thalweg/fs"
-	"github.com/thalweg/thalweg/fs/mem"
-	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
-type joinedRow struct {
-	key  int64
-	side int // 0 left, 1 right
-	id   int64
-	ts   int64
-}
+type (
+	keyedJoin  = keyedCoProcessOp[string, reading, odder, string]
+	pairOfJoin = intervalJoin[string, reading, odder, string]
+)
 
-// joinTest is a join of two streams of numbers (id) keyed by id modulo 3, with one subtask.
-type joinTest struct {
-	op          Operator
-	left, right Receiver[int64]
-	out         *sink[string]
-	leftLate    *sink[int64]
-}
-
-func openJoin(t rapid.TB, reg *fs.Registry, backend, dir string, j IntervalJoin[int64, int64], st metadata.Subtask) *joinTest {
-	codec, err := serde.For[int64]()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sel := KeySelector[int64, int64]{Fn: func(v int64) int64 { return v % 3 }, Codec: codec}
-	jt := &joinTest{out: &sink[string]{}, leftLate: &sink[int64]{}}
-	ctx := &Context{Services: &services{}, Name: "join", Parallelism: 1, MaxParallelism: 8, Config: config.Configuration{"state.backend.type": backend}, Logger: zerolog.Nop(),
-		Metrics: noMetrics{}, Mark: &Marker{}, StateDir: dir, StateMemory: 16 << 20, StateSource: storage.NewSource(reg), Checkpointing: true, State: st,
-		Side: map[string]any{"late": Receiver[int64](jt.leftLate)}}
-	op, err := JoinInterval(sel, sel, j, func(_ *JoinContext, l, r int64, out *Collector[string]) error {
-		out.Collect(fmt.Sprint(l, "-", r))
-		return nil
-	}).New(ctx, Receiver[string](jt.out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := op.Open(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	jt.op, jt.left, jt.right = op, op.Input(0).(Receiver[int64]), op.Input(1).(Receiver[int64])
-	return jt
-}
-
-// TestIntervalJoinAgainstModel: whatever the order of the records and the watermarks, each pair of records that are not late and whose
-// times fit comes out once, with the later time; late records go to the side output or are dropped; nothing is kept when no partner can
-// come any more. A checkpoint and restore in between change nothing.
+// Whatever the order of the records and the watermarks, each pair of records that are not late and whose times fit comes out once, with the
+// later time; late records go to the side output of their stream or, when there is none that is read, are counted; nothing is kept when no
+// partner can come any more. Checkpoints and restores at another parallelism change nothing.
 func TestIntervalJoinAgainstModel(t *testing.T) {
-	for _, backend := range []string{"hashmap", "pebble"} {
-		t.Run(backend, func(t *testing.T) {
-			dir := t.TempDir()
-			run := 0
-			rapid.Check(t, func(rt *rapid.T) {
-				run++
-				reg := &fs.Registry{}
-				mem.Register(reg)
-				lower := rapid.Int64Range(-10, 10).Draw(rt, "lower")
-				j := IntervalJoin[int64, int64]{Lower: lower, Upper: lower + rapid.Int64Range(0, 10).Draw(rt, "width"), LeftLate: "late"}
-				restarts := 0
-				open := func(st metadata.Subtask) *joinTest {
-					restarts++
-					return openJoin(rt, reg, backend, fmt.Sprintf("%s/%d-%d", dir, run, restarts), j, st)
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) { rapid.Check(t, func(rt *rapid.T) { checkIntervalJoin(t, rt, backend) }) })
+	}
+}
+
+func checkIntervalJoin(t *testing.T, rt *rapid.T, backend string) {
+	lower := rapid.Int64Range(-10, 10).Draw(rt, "lower")
+	j := IntervalJoin[reading, odder]{Lower: lower, Upper: lower + rapid.Int64Range(0, 10).Draw(rt, "width")}
+	var told [2]bool // late ones of a side go to a side output
+	side := map[string]any{}
+	leftLate, rightLate := &sink[reading]{}, &sink[odder]{}
+	switch rapid.IntRange(0, 2).Draw(rt, "late left ones") {
+	case 0:
+		j.LeftLate = "left" // nobody reads it
+	case 1:
+		j.LeftLate, told[0], side["left"] = "left", true, Receiver[reading](leftLate)
+	}
+	if rapid.Bool().Draw(rt, "late right ones") {
+		j.RightLate, told[1], side["right"] = "right", true, Receiver[odder](rightLate)
+	}
+	key := sensorKey(t)
+	f := JoinInterval(key, KeySelector[string, odder]{Fn: func(o odder) string { return o.Of }, Codec: key.Codec}, j,
+		func(ctx *JoinContext, l reading, r odder, out *Collector[string]) error {
+			if l.Sensor != r.Of || ctx.Time() != ctx.LeftTime() && ctx.Time() != ctx.RightTime() {
+				return fmt.Errorf("%v and %v at %v", l, r, ctx.Time())
+			}
+			out.Collect(fmt.Sprint(l.Value, "-", r.N, ctx.LeftTime().UnixMilli(), ctx.RightTime().UnixMilli()))
+			return nil
+		})
+	h := newInputHarness[reading, string](t, f, backend, rapid.IntRange(1, 4).Draw(rt, "parallelism"), sensorHash(t),
+		func() map[string]any { return side }, inputsOf(splitReading, rapid.IntRange(0, 1).Draw(rt, "leading input")))
+	defer h.close()
+	type row struct {
+		reading
+		ts int64
+	}
+	var rows [2][]row
+	var want, got []element[string]
+	var wantLate, late []string
+	dropped, mark := int64(0), MinWatermark
+	take := func() {
+		for _, i := range h.tasks {
+			for _, e := range i.out.got {
+				if !e.mark {
+					got = append(got, e)
 				}
-				jt := open(metadata.Subtask{})
-				var rows []joinedRow
-				var want, got []element[string]
-				var wantLate, late []int64
-				mark := MinWatermark
-				take := func() {
-					for _, e := range jt.out.got {
-						if !e.mark {
-							got = append(got, e)
-						}
-					}
-					late = append(late, jt.leftLate.take()...)
-					jt.out.got = nil
+			}
+			i.out.got = nil
+		}
+		for _, e := range leftLate.got {
+			late = append(late, fmt.Sprint(e.v, e.ts))
+		}
+		for _, e := range rightLate.got {
+			late = append(late, fmt.Sprint(reading{e.v.Of, e.v.N}, e.ts))
+		}
+		leftLate.got, rightLate.got = nil, nil
+	}
+	for id := range rapid.Int64Range(1, 40).Draw(rt, "steps") {
+		switch rapid.IntRange(0, 9).Draw(rt, "step") {
+		case 0:
+			mark = max(mark, 0) + rapid.Int64Range(0, 15).Draw(rt, "watermark")
+			h.watermark(mark)
+		case 1:
+			take()
+			h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
+			if mark != MinWatermark { // sources repeat their watermark
+				h.watermark(mark)
+			}
+		default:
+			s := rapid.IntRange(0, 1).Draw(rt, "side")
+			r := row{reading{fmt.Sprint("s", rapid.IntRange(0, 2).Draw(rt, "sensor")), 2*id + int64(s)}, rapid.Int64Range(0, 60).Draw(rt, "ts")}
+			h.process(r.reading, r.ts)
+			if r.ts < mark {
+				if told[s] {
+					wantLate = append(wantLate, fmt.Sprint(r.reading, r.ts))
+				} else {
+					dropped++
 				}
-				hash := state.NewHasher(func() serde.Codec[int64] { c, _ := serde.For[int64](); return c }())
-				for id := range rapid.Int64Range(1, 40).Draw(rt, "steps") {
-					switch rapid.IntRange(0, 9).Draw(rt, "step") {
-					case 0:
-						if mark < 0 {
-							mark = 0
-						}
-						mark += rapid.Int64Range(0, 15).Draw(rt, "watermark")
-						for _, in := range []Receiver[int64]{jt.left, jt.right} {
-							if err := in.Watermark(mark); err != nil {
-								rt.Fatal(err)
-							}
-						}
-					case 1:
-						take()
-						s, err := jt.op.Snapshot(Barrier{ID: int64(restarts)})
-						if err != nil {
-							rt.Fatal(err)
-						}
-						st := metadata.Subtask{Lists: s.Lists}
-						for _, k := range s.Keyed {
-							h, err := k.Write(context.Background(), storage.NewSink(reg, "mem://test/cp/chk-1", "mem://test/cp/shared", 1<<10))
-							if err != nil {
-								rt.Fatal(err)
-							}
-							st.Keyed = append(st.Keyed, h)
-						}
-						if err := jt.op.Close(); err != nil {
-							rt.Fatal(err)
-						}
-						b, err := metadata.Encode(metadata.Checkpoint{ID: 1, Operators: []metadata.Operator{{Parallelism: 1, MaxParallelism: 8, Subtasks: []metadata.Subtask{st}}}})
-						if err != nil {
-							rt.Fatal(err)
-						}
-						c, err := metadata.Decode(b, "mem://test/cp/chk-1")
-						if err != nil {
-							rt.Fatal(err)
-						}
-						jt = open(c.Operators[0].Subtasks[0])
-						for _, in := range []Receiver[int64]{jt.left, jt.right} { // sources repeat their watermark
-							if err := in.Watermark(mark); mark != MinWatermark && err != nil {
-								rt.Fatal(err)
-							}
-						}
-					default:
-						r := joinedRow{id % 3, rapid.IntRange(0, 1).Draw(rt, "side"), id, rapid.Int64Range(0, 60).Draw(rt, "ts")}
-						in := []Receiver[int64]{jt.left, jt.right}[r.side]
-						if err := in.Process(id, Meta{TS: r.ts, Hash: hash.Hash(r.key)}); err != nil {
-							rt.Fatal(err)
-						}
-						if r.ts < mark {
-							if r.side == 0 {
-								wantLate = append(wantLate, id)
-							}
-							continue
-						}
-						for _, o := range rows {
-							l, rr := r, o
-							if r.side == 1 {
-								l, rr = o, r
-							}
-							if l.side != 0 || rr.side != 1 || l.key != rr.key || rr.ts < l.ts+j.Lower || rr.ts > l.ts+j.Upper {
-								continue
-							}
-							want = append(want, element[string]{v: fmt.Sprint(l.id, "-", rr.id), ts: max(l.ts, rr.ts)})
-						}
-						rows = append(rows, r)
-					}
+				continue
+			}
+			for _, o := range rows[1-s] {
+				l, rr := r, o
+				if s == 1 {
+					l, rr = o, r
 				}
-				for _, in := range []Receiver[int64]{jt.left, jt.right} {
-					if err := in.Watermark(MaxWatermark - 1); err != nil {
-						rt.Fatal(err)
-					}
+				if l.Sensor == rr.Sensor && l.ts+j.Lower <= rr.ts && rr.ts <= l.ts+j.Upper {
+					want = append(want, element[string]{v: fmt.Sprint(l.Value, "-", rr.Value, l.ts, rr.ts), ts: max(l.ts, rr.ts)})
 				}
-				take()
-				by := func(a, b element[string]) int { return slices.Compare([]byte(a.v), []byte(b.v)) }
-				slices.SortFunc(got, by)
-				slices.SortFunc(want, by)
-				if !slices.Equal(got, want) {
-					rt.Fatalf("pairs %v, want %v", got, want)
+			}
+			rows[s] = append(rows[s], r)
+		}
+	}
+	h.watermark(MaxWatermark - 1)
+	take()
+	by := func(a, b element[string]) int { return slices.Compare([]byte(a.v), []byte(b.v)) }
+	slices.SortFunc(got, by)
+	slices.SortFunc(want, by)
+	if !slices.Equal(got, want) {
+		rt.Fatalf("pairs %v, want %v", got, want)
+	}
+	slices.Sort(late)
+	slices.Sort(wantLate)
+	if n := h.counted("numLateRecordsDropped"); !slices.Equal(late, wantLate) || n != dropped {
+		rt.Fatalf("late %v, want %v; %d were counted, want %d", late, wantLate, n, dropped)
+	}
+	for k := range 3 {
+		hash := h.hash(reading{Sensor: fmt.Sprint("s", k)})
+		group := state.GroupOf(hash, h.max)
+		op := h.tasks[state.SubtaskOf(h.max, len(h.tasks), group)].op.(*keyedJoin)
+		op.kc.cur = state.Key[string]{Key: fmt.Sprint("s", k), Hash: hash, Group: group}
+		fn := op.fn.(*pairOfJoin)
+		left, err := fn.left.IsEmpty()
+		right, rerr := fn.right.IsEmpty()
+		if err != nil || rerr != nil || !left || !right {
+			rt.Fatalf("key s%d keeps records for ever (%v, %v)", k, err, rerr)
+		}
+	}
+}
+
+// An input of a join that ended does not decide while the other is merely idle: its next records are not late. Source: FLINK-38477.
+func TestEndedInputOfAJoinDoesNotDecide(t *testing.T) {
+	c := refConfig{assigner: tumbling(10_000, 0), fn: joinFn}
+	key := sensorKey(t)
+	interval := JoinInterval(key, KeySelector[string, odder]{Fn: func(o odder) string { return o.Of }, Codec: key.Codec}, IntervalJoin[reading, odder]{Lower: -10_000, Upper: 10_000},
+		func(_ *JoinContext, l reading, r odder, out *Collector[string]) error {
+			out.Collect(fmt.Sprint(l.Value, "-", r.N))
+			return nil
+		})
+	for name, f := range map[string]Factory{"window": c.factory(t), "interval": interval} {
+		t.Run(name, func(t *testing.T) {
+			h := newInputHarness[reading, string](t, f, "hashmap", 1, sensorHash(t), nil, inputsOf(splitReading, 0))
+			defer h.close()
+			in := h.tasks[0].in.(*twoInputs[reading, reading, odder])
+			do := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
 				}
-				if !slices.Equal(late, wantLate) {
-					rt.Fatalf("late %v, want %v", late, wantLate)
-				}
-				fn := jt.op.(*keyedCoProcessOp[int64, int64, int64, string]).fn.(*intervalJoin[int64, int64, int64, string])
-				for k := range int64(3) {
-					jt.op.(*keyedCoProcessOp[int64, int64, int64, string]).kc.cur = state.Key[int64]{Key: k, Hash: hash.Hash(k), Group: state.GroupOf(hash.Hash(k), 8)}
-					for _, s := range []MapState[int64, []int64]{fn.left, fn.right} {
-						if empty, err := s.IsEmpty(); err != nil || !empty {
-							rt.Fatalf("key %d keeps records for ever (%v)", k, err)
-						}
-					}
-				}
-				if err := jt.op.Close(); err != nil {
-					rt.Fatal(err)
-				}
-			})
+			}
+			h.process(reading{"s", 1}, 1000)
+			do(in.two.Watermark(MaxWatermark))
+			h.process(reading{"s", 2}, 1000)
+			do(in.one.Watermark(1000))
+			do(in.one.Idle(true))
+			do(in.one.Idle(false))
+			h.process(reading{"s", 4}, 2000)
+			do(in.one.Watermark(MaxWatermark))
+			if got := h.take(); len(got) != 2 {
+				t.Fatalf("got %q", got)
+			}
+			if n := h.counted("numLateRecordsDropped"); n != 0 {
+				t.Fatalf("%d records were late", n)
+			}
 		})
 	}
 }

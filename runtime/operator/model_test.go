@@ -133,31 +133,6 @@ func TestWindowNeedsEventTime(t *testing.T) {
 	}
 }
 
-func TestReduceKeepsOneValuePerKeyOverRestarts(t *testing.T) {
-	for _, backend := range backends {
-		t.Run(backend, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				f := Reduce(sensorKey(t), func(a, b reading) reading { a.Value += b.Value; return a })
-				h := newHarness[reading, reading](t, f, backend, 2, sensorHash(t))
-				model := map[string]int64{}
-				for range rapid.IntRange(1, 40).Draw(rt, "steps") {
-					if rapid.IntRange(0, 9).Draw(rt, "what") == 0 {
-						h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
-						continue
-					}
-					r := reading{fmt.Sprint("s", rapid.IntRange(0, 5).Draw(rt, "sensor")), rapid.Int64Range(-5, 5).Draw(rt, "value")}
-					h.process(r, NoTimestamp)
-					model[r.Sensor] += r.Value
-					if got := h.take(); len(got) != 1 || got[0] != (reading{r.Sensor, model[r.Sensor]}) {
-						rt.Fatalf("got %v, want %v", got, model[r.Sensor])
-					}
-				}
-				h.close()
-			})
-		})
-	}
-}
-
 // alarm emits a key's count when a timer fires; it sets an event-time timer at the record's value and a processing-time one.
 type alarm struct {
 	count ValueState[int64]
@@ -211,7 +186,7 @@ func TestTimersAgainstModel(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				f := KeyedProcess(sensorKey(t), func() KeyedProcessFunction[string, reading, rung] { return &alarm{} })
-				h := newHarness[reading, rung](t, f, backend, rapid.IntRange(1, 3).Draw(rt, "parallelism"), sensorHash(t))
+				h := newHarness[reading, rung](t, f, backend, rapid.IntRange(1, 4).Draw(rt, "parallelism"), sensorHash(t))
 				type timer struct {
 					key string
 					at  int64
@@ -248,7 +223,7 @@ func TestTimersAgainstModel(t *testing.T) {
 						h.advance(now)
 						expect(proc, now, false)
 					case 2:
-						h.restart(rapid.IntRange(1, 3).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
+						h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
 						h.watermark(mark)
 						h.advance(now)
 						expect(event, mark, true)

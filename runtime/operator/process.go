@@ -56,7 +56,8 @@ func (c *KeyedContext[K]) Timestamp() (t time.Time, ok bool) {
 // Key is the current key.
 func (c *KeyedContext[K]) Key() K { return c.cur.Key }
 
-// RegisterEventTimeTimer calls OnTimer for the current key when the watermark reaches t. Registering twice is once.
+// RegisterEventTimeTimer calls OnTimer for the current key when the watermark reaches t. Registering twice is once. A time in the past (the
+// watermark has reached it already) is no error: the timer fires at the next watermark, as in Flink.
 func (c *KeyedContext[K]) RegisterEventTimeTimer(t time.Time) error {
 	return c.event.Register(c.cur, 0, t.UnixMilli())
 }
@@ -66,7 +67,8 @@ func (c *KeyedContext[K]) DeleteEventTimeTimer(t time.Time) error {
 	return c.event.Delete(c.cur, 0, t.UnixMilli())
 }
 
-// RegisterProcessingTimeTimer calls OnTimer for the current key when the processing time reaches t.
+// RegisterProcessingTimeTimer calls OnTimer for the current key when the processing time reaches t; a time in the past fires right after the
+// record in work, as in Flink.
 func (c *KeyedContext[K]) RegisterProcessingTimeTimer(t time.Time) error {
 	if err := c.proc.Register(c.cur, 0, t.UnixMilli()); err != nil {
 		return err

@@ -34,7 +34,7 @@ type keyLister[K comparable] interface {
 // claim notes that a state is opened, and refuses a name that is open as something else. Each scope has names of its own.
 func (c *Context) claim(name, what string, of scope, ttl *StateTTLConfig) error {
 	if name == "" {
-		return errors.New("a state has no name")
+		return fmt.Errorf("a state has no name: %s, opened at %s", what, userSite())
 	}
 	if c.claims == nil {
 		c.claims = map[claimed]claim{}

@@ -1,7 +1,10 @@
 package operator
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -88,6 +91,68 @@ func TestSessionAfterAnotherThatIsGone(t *testing.T) {
 		t.Fatalf("%d late records", n)
 	}
 }
+
+// misnamed is a window function that opens states.
+type misnamed struct {
+	open func(*WindowRuntimeContext[string]) error
+}
+
+func (m *misnamed) Open(rt *WindowRuntimeContext[string]) error { return m.open(rt) }
+func (m *misnamed) Process(*WindowContext[string], iter.Seq[reading], *Collector[string]) error {
+	return nil
+}
+func (m *misnamed) Clear(*WindowContext[string]) error { return nil }
+func (m *misnamed) Close() error                       { return nil }
+
+// Two states of one name and different types are refused with both places, in window functions and in triggers, too.
+func TestWindowStateMistakes(t *testing.T) {
+	open := func(spec WindowSpec[string, reading], f func(*WindowRuntimeContext[string]) error) error {
+		ctx := &Context{Services: &services{}, Name: "op", Parallelism: 1, MaxParallelism: 128, Mark: &Marker{}, Metrics: noMetrics{}}
+		spec.Key = sensorKey(t)
+		op, err := ProcessWindow(spec, func() ProcessWindowFunction[string, reading, string] { return &misnamed{open: f} }).New(ctx, Receiver[string](&sink[string]{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = op.Open(t.Context())
+		return cmp.Or(err, op.Close())
+	}
+	plain := func(*WindowRuntimeContext[string]) error { return nil }
+	trigger := func(f func(*TriggerRuntime) error) WindowSpec[string, reading] {
+		return WindowSpec[string, reading]{Assigner: tumbling(10, 0), Trigger: func() Trigger[reading] { return opening{NewNeverTrigger[reading](), f} }}
+	}
+	own := WindowSpec[string, reading]{Assigner: tumbling(10, 0)}
+	for want, err := range map[string]error{
+		`state "x" is opened as WindowValueState[int64] at window_cases_test.go:`: open(own, func(rt *WindowRuntimeContext[string]) error {
+			return errors.Join(second(rt.WindowValueState[int64]("x")), second(rt.WindowValueState[string]("x")))
+		}),
+		`state "x", opened at window_cases_test.go:`: open(own, func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowValueState[func()]("x")) }),
+		`per-window state is not possible with windows that merge`: open(WindowSpec[string, reading]{Assigner: sessionsOf(10)},
+			func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowValueState[int64]("x")) }),
+		`state "x" is opened as trigger state of string at window_cases_test.go:`: open(trigger(func(rt *TriggerRuntime) error {
+			return errors.Join(second(rt.ValueState[string]("x")), second(rt.ValueState[float64]("x")))
+		}), plain),
+		`a state has no name: trigger state of int64, opened at window_cases_test.go:`: open(trigger(func(rt *TriggerRuntime) error { return second(rt.ValueState[int64]("")) }), plain),
+		`trigger state "x", opened at window_cases_test.go:`:                           open(trigger(func(rt *TriggerRuntime) error { return second(rt.ValueState[chan int]("x")) }), plain),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	err := open(own, func(rt *WindowRuntimeContext[string]) error { // a window's state and the key's have names of their own
+		return errors.Join(second(rt.WindowValueState[int64]("x")), second(rt.ValueState[string]("x")), second(rt.WindowValueState[int64]("x")))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// opening is a trigger that opens states.
+type opening struct {
+	Trigger[reading]
+	open func(*TriggerRuntime) error
+}
+
+func (o opening) Open(rt *TriggerRuntime) error { return o.open(rt) }
 
 func TestSessionGapsMustBePositive(t *testing.T) {
 	a := sessionsOf(0)

@@ -124,11 +124,11 @@ type WindowRuntimeContext[K comparable] struct {
 // session windows, which merge. Source: Flink ProcessWindowFunction.Context.windowState.
 func (r *WindowRuntimeContext[K]) WindowValueState[V any](name string) (WindowValueState[V], error) {
 	if r.u.merging {
-		return WindowValueState[V]{}, fmt.Errorf("state %q: per-window state is not possible with windows that merge; use the key's state", name)
+		return WindowValueState[V]{}, fmt.Errorf("state %q, opened at %s: per-window state is not possible with windows that merge; use the key's state", name, userSite())
 	}
 	codec, err := serde.ForBoxed[V]()
 	if err != nil {
-		return WindowValueState[V]{}, fmt.Errorf("state %q: %w", name, err)
+		return WindowValueState[V]{}, fmt.Errorf("state %q, opened at %s: value: %w", name, userSite(), err)
 	}
 	if err := r.ctx.claim(name, "WindowValueState["+typeName[V]()+"]", ofWindow, nil); err != nil {
 		return WindowValueState[V]{}, err
@@ -242,6 +242,9 @@ func (u *processUser[K, V, C, R]) forget(ns state.Namespace) error {
 }
 
 func (u *processUser[K, V, C, R]) close() error {
+	if u.env == nil {
+		return nil // the operator did not open as far as here
+	}
 	u.env.ctx.Enter()
 	return u.env.ctx.wrap(u.fn.Close())
 }

@@ -165,7 +165,7 @@ func (r *TriggerRuntime) ReducingState[V any](name string, fn func(a, b V) V) (T
 func openTriggerState[V any](r *TriggerRuntime, name string) (mergeable[V], error) {
 	codec, err := serde.ForBoxed[V]()
 	if err != nil {
-		return nil, fmt.Errorf("trigger state %q: %w", name, err)
+		return nil, fmt.Errorf("trigger state %q, opened at %s: %w", name, userSite(), err)
 	}
 	what := "trigger state of " + typeName[V]()
 	if !r.ops.merges() {

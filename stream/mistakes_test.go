@@ -1,0 +1,161 @@
+package stream
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thalweg/thalweg/config"
+)
+
+type stopwatch struct {
+	User string
+	At   time.Time
+}
+
+// Every mistake in a program is told before anything runs, with the file and the line of the call that is wrong.
+func TestMistakesAreToldWithTheirLine(t *testing.T) {
+	ints := func(env *Environment) DataStreamSource[int] { return env.FromCollection(1, 2) }
+	keyed := func(env *Environment) KeyedStream[int, int] {
+		return ints(env).KeyBy(func(i int) int { return i })
+	}
+	add := func(a, b int) int { return a + b }
+	first := func(a, _ click) click { return a }
+	same := func(i int) int { return i }
+	watches := func(env *Environment) DataStreamSource[stopwatch] { return env.FromCollection(stopwatch{}) }
+	joined := func(env *Environment) JoinEqualTo[int, int, int] {
+		return ints(env).Join(ints(env)).Where(same).EqualTo(same)
+	}
+	source, err := os.ReadFile("mistakes_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(source), "\n")
+	for name, c := range map[string]struct {
+		want  string
+		build func(*Environment)
+	}{
+		"window of size zero":               {"window size 0s is not positive", func(e *Environment) { keyed(e).Window(TumblingEventTime(0)) }},                    // wrong
+		"window of negative size":           {"window size -1s is not positive", func(e *Environment) { keyed(e).Window(SlidingEventTime(-time.Second, 1)) }},      // wrong
+		"window of negative size, over all": {"window size -1s is not positive", func(e *Environment) { ints(e).WindowAll(TumblingProcessingTime(-time.Second)) }}, // wrong
+		"joined window of negative size":    {"window size -1s is not positive", func(e *Environment) { joined(e).Window(TumblingEventTime(-time.Second)) }},       // wrong
+		"slide of zero":                     {"window slide 0s is not positive", func(e *Environment) { keyed(e).Window(SlidingEventTime(time.Second, 0)) }},       // wrong
+		"offset beyond the size": {"window offset 2s must be less than the size 1s", func(e *Environment) {
+			keyed(e).Window(TumblingEventTimeOffset(time.Second, 2*time.Second)) // wrong
+		}},
+		"offset below the size": {"window offset -1s must be less than the size 1s", func(e *Environment) {
+			keyed(e).Window(TumblingEventTimeOffset(time.Second, -time.Second)) // wrong
+		}},
+		"offset beyond the slide": {"window offset 1s must be less than the slide 1s", func(e *Environment) {
+			keyed(e).Window(SlidingEventTimeOffset(2*time.Second, time.Second, time.Second)) // wrong
+		}},
+		"gap of zero": {"session gap 0s is not positive", func(e *Environment) { keyed(e).Window(ProcessingTimeSession(0)) }}, // wrong
+		"gap of another type": {"gap function is func(string)", func(e *Environment) {
+			keyed(e).Window(EventTimeSessionDynamic(func(string) time.Duration { return 1 })) // wrong
+		}},
+		"count of zero": {"window size 0 is not positive", func(e *Environment) { keyed(e).CountWindow(0) }}, // wrong
+		"trigger that does not merge": {"sessions merge, and the trigger cannot", func(e *Environment) {
+			keyed(e).Window(EventTimeSession(1e9)).Trigger(DeltaTrigger(1, func(a, b int) float64 { return 0 })) // wrong
+		}},
+		"trigger that cannot be": {"trigger count 0 is not positive", func(e *Environment) {
+			joined(e).Window(GlobalWindows()).Trigger(CountTrigger[TaggedUnion[int, int]](0)) // wrong
+		}},
+		"negative lateness": {"allowed lateness -1s is negative", func(e *Environment) {
+			keyed(e).Window(TumblingEventTime(1e9)).AllowedLateness(-time.Second) // wrong
+		}},
+		"lateness between milliseconds": {"allowed lateness 1ns is not a whole number", func(e *Environment) { keyed(e).Window(TumblingEventTime(1e9)).AllowedLateness(1) }}, // wrong
+		"late output without a name": {"SideOutputLateData: the tag has no name", func(e *Environment) {
+			keyed(e).Window(TumblingEventTime(1e9)).SideOutputLateData(OutputTag[int]{}) // wrong
+		}},
+		"join's late output without a name": {"SideOutputRightLateData: the tag has no name", func(e *Environment) {
+			joined(e).Window(TumblingEventTime(1e9)).SideOutputRightLateData(OutputTag[int]{}) // wrong
+		}},
+		"interval's bounds":             {"lower bound 1s is above the upper bound 0s", func(e *Environment) { keyed(e).IntervalJoin(keyed(e)).Between(time.Second, 0) }}, // wrong
+		"interval between milliseconds": {"upper bound 1ns is not a whole number", func(e *Environment) { keyed(e).IntervalJoin(keyed(e)).Between(0, 1) }},                // wrong
+		"interval's late output, no name": {"SideOutputLeftLateData: the tag has no name", func(e *Environment) {
+			keyed(e).IntervalJoin(keyed(e)).Between(0, 0).SideOutputLeftLateData(OutputTag[int]{}) // wrong
+		}},
+		"key that cannot be encoded":    {"chan int", func(e *Environment) { ints(e).KeyBy(func(int) chan int { return nil }) }},                                // wrong
+		"key of an interface":           {"cannot be encoded", func(e *Environment) { ints(e).KeyBy(func(i int) any { return i }) }},                            // wrong
+		"key that compares by address":  {"a pointer cannot be a key", func(e *Environment) { ints(e).KeyBy(func(i int) *int { return &i }) }},                  // wrong
+		"key with a time inside":        {"At: time.Time cannot be a key", func(e *Environment) { watches(e).KeyBy(func(s stopwatch) stopwatch { return s }) }}, // wrong
+		"record that cannot be encoded": {"func()", func(e *Environment) { ints(e).Map(func(int) func() { return nil }) }},                                      // wrong
+		"UID used twice": {`UID "same" is already used at mistakes_test.go:`, func(e *Environment) {
+			s := ints(e).UID("same")
+			s.Map(same).UID("same").SinkTo(&collect[int]{}) // wrong
+		}},
+		"parallelism of zero":     {"parallelism 0 is not positive", func(e *Environment) { ints(e).Map(same).SetParallelism(0) }},                   // wrong
+		"job's parallelism":       {"parallelism -1 is not positive", func(e *Environment) { e.SetParallelism(-1) }},                                 // wrong
+		"max parallelism of zero": {"max parallelism 0 is not between 1 and 32768", func(e *Environment) { ints(e).Map(same).SetMaxParallelism(0) }}, // wrong
+		"job's max parallelism":   {"max parallelism 0 is not between 1 and 32768", func(e *Environment) { e.SetMaxParallelism(0) }},                 // wrong
+		"max parallelism below parallelism": {"max parallelism 2 must be between the parallelism (4)", func(e *Environment) {
+			keyed(e).Reduce(add).SetParallelism(4).SetMaxParallelism(2).SinkTo(&collect[int]{}) // wrong
+		}},
+		"max parallelism that is too great": {"max parallelism 40000 is not between", func(e *Environment) {
+			ints(e).Map(same).SetMaxParallelism(40000).SinkTo(&collect[int]{}) // wrong
+		}},
+		"windows over all in parallel": {"max parallelism 1 must be between the parallelism (2)", func(e *Environment) {
+			e.FromCollection(click{}).WindowAll(GlobalWindows()).Reduce(first).SetParallelism(2).SinkTo(&collect[click]{}) // wrong
+		}},
+		"forward to another parallelism": {"forward needs the same parallelism at both ends, Source: Collection Source has 1 and this 2", func(e *Environment) {
+			ints(e).Forward().Map(same).SetParallelism(2).SinkTo(&collect[int]{}) // wrong
+		}},
+		"side output of two types": {`the tag is already read as`, func(e *Environment) {
+			s := keyed(e).Reduce(add)
+			s.GetSideOutput(NewOutputTag[int]("x"))
+			s.GetSideOutput(NewOutputTag[string]("x")) // wrong
+		}},
+		"streams of different environments": {"different environments", func(e *Environment) { ints(e).CoGroup(ints(newEnvironment("other", nil, nil))) }}, // wrong
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := program("mistakes", func(env *Environment) error {
+				c.build(env)
+				return nil
+			}, config.Configuration{}, nil)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			for _, at := range places.FindAllStringSubmatch(err.Error(), -1) {
+				if n, _ := strconv.Atoi(at[1]); !strings.HasSuffix(lines[n-1], "// wrong") {
+					t.Errorf("%v: line %d is %q", err, n, lines[n-1])
+				}
+			}
+			if !places.MatchString(err.Error()) {
+				t.Errorf("no line in %v", err)
+			}
+		})
+	}
+}
+
+var places = regexp.MustCompile(`(?m)^ *mistakes_test\.go:(\d+): `)
+
+// twiceNamed opens two states of one name and different types.
+type twiceNamed struct{ NoTimers[int, int] }
+
+func (twiceNamed) Open(rt *RuntimeContext[int]) error {
+	_, err := rt.ValueState[int64]("total")
+	if err != nil {
+		return err
+	}
+	_, err = rt.MapState[string, int64]("total")
+	return err
+}
+
+func (twiceNamed) ProcessElement(*KeyedContext[int], int, *Collector[int]) error {
+	return errors.New("a record was processed")
+}
+
+// What only Open can tell fails the job before the first record, with the lines of both calls.
+func TestStateNamedTwice(t *testing.T) {
+	err := runJob(t, nil, func(env *Environment) error {
+		env.FromCollection(1, 2).KeyBy(func(i int) int { return i }).Process(func() KeyedProcessFunction[int, int, int] { return twiceNamed{} }).SinkTo(&collect[int]{})
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), `state "total" is opened as ValueState[int64] at mistakes_test.go:`) || !strings.Contains(err.Error(), "and as MapState") {
+		t.Errorf("got %v", err)
+	}
+}

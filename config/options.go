@@ -11,6 +11,7 @@ var (
 	GenerateUIDs      = boolOption("pipeline.auto-generate-uids", true, "Give operators without UID an identity that follows from their place in the program; false makes a missing UID a mistake, so that no change of the program can lose state.")
 	PipelineName      = stringOption("pipeline.name", "", "The job's name; the program's name when empty.")
 	WatermarkInterval = durationOption("pipeline.auto-watermark-interval", 200*time.Millisecond, "How often sources emit watermarks.", from(time.Millisecond))
+	UnalignedSplits   = boolOption("pipeline.watermark-alignment.allow-unaligned-source-splits", false, "Let watermark alignment hold subtasks as a whole where a source's reader has several splits and cannot pause single ones; the job fails else.")
 	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.", minusOneMs(zeroOr(time.Millisecond)))
 
 	RestartStrategy       = enumOption("restart-strategy.type", "exponential-delay", "What happens when a job fails.", "exponential-delay", "fixed-delay", "none", "exponentialdelay", "fixeddelay", "off", "disable")

@@ -11,6 +11,7 @@ package connector
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -250,6 +251,19 @@ type Committer interface {
 	Commit(ctx context.Context, committables [][]byte, retry bool) error
 	Close() error
 }
+
+// ContractError says that a connector does not do what this package asks of it. No restart heals it.
+type ContractError struct {
+	Rule   string // its short name
+	Detail string
+}
+
+func (e *ContractError) Error() string {
+	return fmt.Sprintf("the connector violates its contract (rule %q): %s", e.Rule, e.Detail)
+}
+
+// Fatal tells the engine not to restart the job.
+func (e *ContractError) Fatal() bool { return true }
 
 // Metrics registers a connector's metrics under the operator's scope.
 type Metrics interface {

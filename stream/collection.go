@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/connector/datagen"
 )
 
 // collection is the source of FromCollection: one split, whose position is the index of the next element.
@@ -55,6 +56,7 @@ type collectionReader[T any] struct {
 	has      bool
 	next     int
 	noMore   bool
+	out      connector.SplitOutput[T]
 	wake     chan struct{}
 }
 
@@ -77,10 +79,13 @@ func (r *collectionReader[T]) CheckpointComplete(context.Context, int64) error {
 
 func (r *collectionReader[T]) Poll(out connector.Output[T], max int) (connector.Status, error) {
 	if r.has {
+		if r.out == nil {
+			r.out = out.Split("collection")
+		}
 		for i := 0; i < max && r.next < len(r.elements); i++ {
 			v := r.elements[r.next]
 			r.next++
-			if err := out.Split("collection").Collect(v, connector.NoTimestamp); err != nil {
+			if err := r.out.Collect(v, connector.NoTimestamp); err != nil {
 				return connector.MoreAvailable, err
 			}
 		}
@@ -99,6 +104,19 @@ func (r *collectionReader[T]) Snapshot(int64) ([]connector.Split, error) {
 		return nil, nil
 	}
 	return []connector.Split{{ID: "collection", State: binary.LittleEndian.AppendUint64(nil, uint64(r.next))}}, nil
+}
+
+// FromSequence adds a bounded source of the numbers from first to last, both included, which its subtasks deal among themselves.
+func (e *Environment) FromSequence(first, last int64) DataStreamSource[int64] {
+	n := last - first + 1
+	if first > last || n <= 0 {
+		e.mistake("FromSequence(%d, %d): the first number is above the last, or there are more than 2^63-1", first, last)
+		n = 0
+	}
+	src := datagen.Source(func(i int64) int64 { return first + i }, datagen.Count(n))
+	s := e.FromSource[int64](src, NoWatermarks[int64](), "Sequence Source")
+	s.node.CallSite = callSite()
+	return s
 }
 
 // Print writes each record to the standard output of its worker, with its subtask's number in front when there are several.

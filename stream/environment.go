@@ -176,9 +176,12 @@ func (e *Environment) FromSource[T any](src connector.Source[T], wm WatermarkStr
 			e.mistake("source %q: %v", name, err)
 		}
 	}
+	for _, err := range wm.errs {
+		e.mistake("source %q: %v", name, err)
+	}
 	n := e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true, Stateful: true, Coordinated: true,
 		Bounded: src.Boundedness() == connector.Bounded, Detail: wm.String(),
-		Impl: operator.Source(src, wm.watermarks()), Coordinator: operator.SourceCoordinator(src)})
+		Impl: operator.Source(src, wm.watermarks()), Coordinator: operator.SourceCoordinator(src, wm.watermarks())})
 	return DataStreamSource[T]{output[T](e, n)}
 }
 

@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -13,12 +15,17 @@ import (
 type WatermarkStrategy[T any] struct {
 	w    operator.Watermarks[T]
 	text string
+	errs []error // mistakes, told where the strategy is used
 }
 
 // BoundedOutOfOrderness is for records that are at most maxDelay behind the latest one. at gives a record's event time; nil keeps the
 // source's own (a Kafka record's timestamp).
 func BoundedOutOfOrderness[T any](maxDelay time.Duration, at func(T) time.Time) WatermarkStrategy[T] {
-	return WatermarkStrategy[T]{operator.Watermarks[T]{Enabled: true, OutOfOrder: maxDelay.Milliseconds(), Time: timeOf(at)}, fmt.Sprintf("BoundedOutOfOrderness(%v)", maxDelay)}
+	s := WatermarkStrategy[T]{w: operator.Watermarks[T]{Enabled: true, OutOfOrder: maxDelay.Milliseconds(), Time: timeOf(at)}, text: fmt.Sprintf("BoundedOutOfOrderness(%v)", maxDelay)}
+	if maxDelay < 0 {
+		s.errs = append(s.errs, fmt.Errorf("BoundedOutOfOrderness: the delay is %v: it must not be negative", maxDelay))
+	}
+	return s
 }
 
 // MonotonousTimestamps is for records in the order of their event times, split by split.
@@ -52,7 +59,11 @@ func (w WatermarkOutput) MarkIdle() { w.o.MarkIdle() }
 // ForGenerator is a strategy of your own; newGenerator makes one generator per split. at is as in BoundedOutOfOrderness.
 func ForGenerator[T any](newGenerator func() WatermarkGenerator[T], at func(T) time.Time) WatermarkStrategy[T] {
 	w := operator.Watermarks[T]{Enabled: true, Time: timeOf(at), Generator: func() operator.Generator[T] { return generator[T]{newGenerator()} }}
-	return WatermarkStrategy[T]{w, "custom watermarks"}
+	s := WatermarkStrategy[T]{w: w, text: "custom watermarks"}
+	if newGenerator == nil {
+		s.errs = append(s.errs, errors.New("ForGenerator: no function"))
+	}
+	return s
 }
 
 type generator[T any] struct{ g WatermarkGenerator[T] }
@@ -77,8 +88,38 @@ func timeOf[T any](at func(T) time.Time) func(T, int64) int64 {
 func (s WatermarkStrategy[T]) WithIdleness(d time.Duration) WatermarkStrategy[T] {
 	s.w.Idleness = d.Milliseconds()
 	s.text += fmt.Sprintf(" with idleness %v", d)
+	if d < time.Millisecond {
+		s.errs = s.with(fmt.Errorf("WithIdleness: %v: it must be 1 ms at least", d))
+	}
 	return s
 }
+
+// WithWatermarkAlignment makes a source wait when its watermark is more than maxDrift ahead of the slowest source of its group, so that what joins
+// or merges them need not keep what is ahead. Where the reader can pause single splits (Kafka can), splits are held one by one, also against
+// each other in one source; a source alone in its group aligns its own splits and subtasks. Sources that are idle or at their end hold nobody
+// back, and the time that a source is held does not count as idle. The sources report and hear each updateInterval, 1 second unless
+// given. Source: Flink withWatermarkAlignment (FLIP-182, FLIP-217).
+func (s WatermarkStrategy[T]) WithWatermarkAlignment(group string, maxDrift time.Duration, updateInterval ...time.Duration) WatermarkStrategy[T] {
+	every := time.Second
+	if len(updateInterval) > 0 {
+		every = updateInterval[0]
+	}
+	switch {
+	case group == "":
+		s.errs = s.with(errors.New("WithWatermarkAlignment: the group has no name"))
+	case !s.w.Enabled:
+		s.errs = s.with(errors.New("WithWatermarkAlignment: the source has no watermarks to align"))
+	case maxDrift < time.Millisecond:
+		s.errs = s.with(fmt.Errorf("WithWatermarkAlignment: the drift is %v: it must be 1 ms at least", maxDrift))
+	case every < time.Millisecond || len(updateInterval) > 1:
+		s.errs = s.with(fmt.Errorf("WithWatermarkAlignment: update interval %v: give one, of 1 ms at least", updateInterval))
+	}
+	s.w.Alignment = &operator.Alignment{Group: group, Drift: maxDrift.Milliseconds(), Interval: every.Milliseconds()}
+	s.text += fmt.Sprintf(" aligned in %s by %v", group, maxDrift)
+	return s
+}
+
+func (s WatermarkStrategy[T]) with(err error) []error { return append(slices.Clip(s.errs), err) }
 
 func (s WatermarkStrategy[T]) String() string                     { return s.text }
 func (s WatermarkStrategy[T]) watermarks() operator.Watermarks[T] { return s.w }
@@ -86,6 +127,12 @@ func (s WatermarkStrategy[T]) watermarks() operator.Watermarks[T] { return s.w }
 // AssignTimestampsAndWatermarks gives the records new event times and the stream new watermarks, in place of those it has. A strategy at
 // the source is better where it is possible: it knows the source's splits.
 func (s DataStream[T]) AssignTimestampsAndWatermarks(wm WatermarkStrategy[T]) SingleOutputStreamOperator[T] {
+	for _, err := range wm.errs {
+		s.env.mistake("%v", err)
+	}
+	if wm.w.Alignment != nil {
+		s.env.mistake("watermark alignment is for sources: give the strategy to FromSource")
+	}
 	n := s.env.add(&graph.Node{Kind: "watermarks", Name: "Timestamps/Watermarks", Detail: wm.String(), In: s.edges(0), Impl: operator.AssignWatermarks(wm.watermarks())})
 	return output[T](s.env, n)
 }

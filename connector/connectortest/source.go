@@ -6,8 +6,7 @@ package connectortest
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,6 +54,7 @@ type SourceRun[T any] struct {
 	MaxPoll int
 	Records []Record[T]
 	Metrics []*Metrics
+	pauses  *rand.Rand // pauses and resumes splits at random, when the reader can
 }
 
 type readerRun[T any] struct {
@@ -64,6 +64,9 @@ type readerRun[T any] struct {
 	ended    bool
 	released map[string]bool
 	outs     map[string]bool
+	assigned map[string]bool
+	paused   map[string]bool
+	noMore   bool
 }
 
 // StartSource starts an attempt, restored from a checkpoint when from is not nil. It is closed with the test.
@@ -92,11 +95,14 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 		if err != nil {
 			tb.Fatalf("make reader %d: %v", sub, err)
 		}
+		if rd == nil {
+			tb.Fatal(r.violated("reader", "Reader returned nil"))
+		}
 		if err := rd.Start(r.ctx); err != nil {
 			tb.Fatalf("start reader %d: %v", sub, err)
 		}
 		r.Metrics = append(r.Metrics, m)
-		r.readers = append(r.readers, &readerRun[T]{run: r, sub: sub, r: rd, released: map[string]bool{}, outs: map[string]bool{}})
+		r.readers = append(r.readers, &readerRun[T]{run: r, sub: sub, r: rd, released: map[string]bool{}, outs: map[string]bool{}, assigned: map[string]bool{}, paused: map[string]bool{}})
 	}
 	if from != nil {
 		per := make([][]connector.Split, parallelism)
@@ -107,7 +113,7 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 			if len(ss) == 0 {
 				continue
 			}
-			if err := r.readers[sub].r.AddSplits(ss); err != nil {
+			if err := r.readers[sub].add(ss); err != nil {
 				tb.Fatalf("restore splits of reader %d: %v", sub, err)
 			}
 		}
@@ -175,17 +181,19 @@ func (r *SourceRun[T]) Step() bool {
 		if rd.ended || r.err != nil {
 			continue
 		}
+		if r.pauses != nil {
+			busy = rd.pauseSome() || busy
+		}
+		before := len(r.Records)
 		st, err := rd.r.Poll(rd, r.MaxPoll)
 		if err != nil {
-			r.err = err
+			r.fail(err)
 			return false
 		}
-		switch st {
-		case connector.MoreAvailable:
-			busy = true
-		case connector.EndOfInput:
-			rd.ended = true
+		if n := len(r.Records) - before; n > r.MaxPoll {
+			r.violated("poll-max", "Poll emitted %d records of at most %d", n, r.MaxPoll)
 		}
+		busy = rd.took(st) || busy
 	}
 	return busy
 }
@@ -276,7 +284,7 @@ func (r *SourceRun[T]) Checkpoint() *SourceCheckpoint {
 	ids := map[string]bool{}
 	for _, s := range cp.Splits {
 		if ids[s.ID] {
-			r.tb.Fatalf("split %s is in two readers' state", s.ID)
+			r.tb.Fatal(r.violated("split-in-one", "split %q is in the state of two readers, or twice in one", s.ID))
 		}
 		ids[s.ID] = true
 	}
@@ -328,25 +336,43 @@ func (r *SourceRun[T]) Values() []T {
 	return vs
 }
 
-func (rd *readerRun[T]) Collect(v T, ts int64) error { return rd.collect("", v, ts) }
+func (rd *readerRun[T]) Collect(v T, ts int64) error {
+	if len(rd.assigned) > 0 {
+		return rd.run.violated("split-output", "the reader of subtask %d has splits and emits a record that belongs to none (Output.Collect): its splits would hold the watermark back for ever; use Output.Split", rd.sub)
+	}
+	return rd.collect("", v, ts)
+}
 
 func (rd *readerRun[T]) collect(split string, v T, ts int64) error {
-	if rd.released[split] {
-		return fmt.Errorf("connectortest: record for split %s after its release", split)
+	switch {
+	case rd.released[split]:
+		return rd.run.violated("split-released", "a record for split %q after its release", split)
+	case rd.paused[split]:
+		return rd.run.violated("split-paused", "a record for split %q while it is paused", split)
 	}
 	rd.run.Records = append(rd.run.Records, Record[T]{v, ts, rd.sub, split})
 	return nil
 }
 
+// Split implements connector.Output.
 func (rd *readerRun[T]) Split(id string) connector.SplitOutput[T] {
-	if rd.outs[id] {
-		rd.run.err = errors.Join(rd.run.err, fmt.Errorf("connectortest: Output.Split(%s) called twice", id))
+	switch {
+	case !rd.assigned[id]:
+		_ = rd.run.violated("split-known", "the reader of subtask %d asks for the output of split %q, which it was not given", rd.sub, id)
+	case rd.outs[id]:
+		_ = rd.run.violated("split-once", "the reader of subtask %d asks for the output of split %q again; it has to keep it", rd.sub, id)
 	}
 	rd.outs[id] = true
 	return splitOut[T]{rd, id}
 }
 
-func (rd *readerRun[T]) ReleaseSplit(id string) { rd.released[id] = true }
+// ReleaseSplit implements connector.Output.
+func (rd *readerRun[T]) ReleaseSplit(id string) {
+	if !rd.assigned[id] {
+		_ = rd.run.violated("split-known", "the reader of subtask %d releases split %q, which it was not given", rd.sub, id)
+	}
+	rd.released[id] = true
+}
 
 type splitOut[T any] struct {
 	rd *readerRun[T]
@@ -368,12 +394,30 @@ func (c enumContext[T]) Readers() []int {
 }
 
 func (c enumContext[T]) Assign(sub int, splits ...connector.Split) {
-	if err := c.r.readers[sub].r.AddSplits(splits); err != nil {
-		c.r.err = errors.Join(c.r.err, err)
+	if rd := c.reader("Assign", sub); rd != nil {
+		if rd.noMore {
+			c.r.violated("assign-after-no-more", "the enumerator assigned splits to subtask %d after NoMoreSplits", sub)
+			return
+		}
+		c.Fail(rd.add(splits))
 	}
 }
 
-func (c enumContext[T]) NoMoreSplits(sub int) { c.r.readers[sub].r.NoMoreSplits() }
+func (c enumContext[T]) NoMoreSplits(sub int) {
+	if rd := c.reader("NoMoreSplits", sub); rd != nil {
+		rd.noMore = true
+		rd.r.NoMoreSplits()
+	}
+}
+
+// reader is the reader of a subtask that the enumerator names.
+func (c enumContext[T]) reader(call string, sub int) *readerRun[T] {
+	if sub < 0 || sub >= c.r.par {
+		c.r.violated("subtask", "the enumerator called %s for subtask %d; the source has 0 to %d", call, sub, c.r.par-1)
+		return nil
+	}
+	return c.r.readers[sub]
+}
 
 func (c enumContext[T]) Async(period time.Duration, work func(context.Context) (any, error), done func(any, error)) {
 	c.r.wg.Go(func() {
@@ -399,14 +443,16 @@ func (c enumContext[T]) Async(period time.Duration, work func(context.Context) (
 }
 
 func (c enumContext[T]) SendEvent(sub int, payload []byte) {
-	h, ok := c.r.readers[sub].r.(connector.EventReader)
-	if !ok {
-		c.Fail(fmt.Errorf("connectortest: the enumerator sends events, but the reader (%T) takes none", c.r.readers[sub].r))
+	rd := c.reader("SendEvent", sub)
+	if rd == nil {
 		return
 	}
-	if err := h.HandleEvent(payload); err != nil {
-		c.Fail(err)
+	h, ok := rd.r.(connector.EventReader)
+	if !ok {
+		c.r.violated("events", "the enumerator sends events, but the reader (%T) takes none", rd.r)
+		return
 	}
+	c.Fail(h.HandleEvent(payload))
 }
 
 func (c enumContext[T]) Files() *fs.Registry { return files() }
@@ -414,7 +460,7 @@ func (c enumContext[T]) Files() *fs.Registry { return files() }
 func (r *SourceRun[T]) fromReader(sub int, payload []byte) {
 	h, ok := r.enum.(connector.EventEnumerator)
 	if !ok {
-		r.err = errors.Join(r.err, fmt.Errorf("connectortest: reader %d sends events, but the enumerator (%T) takes none", sub, r.enum))
+		r.violated("events", "reader %d sends events, but the enumerator (%T) takes none", sub, r.enum)
 		return
 	}
 	h.HandleEvent(sub, payload)
@@ -431,7 +477,7 @@ var files = sync.OnceValue(func() *fs.Registry {
 // Files are the file systems that SourceRun and SinkRun give to connectors: file:// and mem://.
 func Files() *fs.Registry { return files() }
 
-func (c enumContext[T]) Fail(err error) { c.r.err = errors.Join(c.r.err, err) }
+func (c enumContext[T]) Fail(err error) { c.r.fail(err) }
 
 func (c enumContext[T]) Logger() zerolog.Logger { return Logger(c.r.tb) }
 

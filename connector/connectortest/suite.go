@@ -74,6 +74,9 @@ func TestSource[T any](t *testing.T, s SourceSuite[T]) {
 			for attempt := 0; ; attempt++ {
 				r := StartSource(t, s.New(), 1+rng.IntN(4), cp)
 				r.MaxPoll = 1 + rng.IntN(7)
+				if attempt%3 == 1 {
+					r.pauses = rng
+				}
 				if attempt == 8 {
 					r.Until("the end of input", r.Ended)
 					kept = append(kept, r.Values()...)

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -263,6 +264,7 @@ type active[T any] struct {
 	split
 	out   connector.SplitOutput[T]
 	batch connector.BatchOutput[T] // out, when it takes batches
+	pause bool
 }
 
 func (a *active[T]) collect(vs []T) error {
@@ -332,11 +334,19 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 			return connector.NothingAvailable, nil
 		}
 	}
-	for limit > 0 && len(r.splits) > 0 {
+	for skipped := 0; limit > 0 && len(r.splits) > 0; {
 		if r.cur >= len(r.splits) {
 			r.cur = 0
 		}
 		a := &r.splits[r.cur]
+		if a.pause {
+			r.cur++
+			if skipped++; skipped >= len(r.splits) {
+				return connector.NothingAvailable, nil
+			}
+			continue
+		}
+		skipped = 0
 		if a.out == nil {
 			a.out = out.Split(a.id())
 			a.batch, _ = a.out.(connector.BatchOutput[T])
@@ -363,6 +373,15 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 		return connector.EndOfInput, nil
 	}
 	return connector.NothingAvailable, nil
+}
+
+// PauseSplits implements connector.SplitPauser.
+func (r *reader[T]) PauseSplits(pause, resume []string) {
+	for i := range r.splits {
+		a := &r.splits[i]
+		a.pause = (a.pause || slices.Contains(pause, a.id())) && !slices.Contains(resume, a.id())
+	}
+	r.notify()
 }
 
 // left is how many of next, next+step, ... are below count, which may be the largest there is.

@@ -26,6 +26,7 @@ type reader[T any] struct {
 
 	queue  []*split
 	paused map[string]bool
+	outs   map[string]connector.SplitOutput[T] // of splits that were begun
 	asked  bool
 	noMore bool
 
@@ -44,7 +45,7 @@ type reader[T any] struct {
 func newReader[T any](cfg *sourceConfig, format serde.Format[T], ctx connector.ReaderContext) *reader[T] {
 	n := format.Name()
 	return &reader[T]{cfg: cfg, format: format, ctx: ctx, blank: n == serde.String().Name() || n == serde.Bytes().Name(),
-		sys: systems{reg: ctx.Files}, wake: make(chan struct{}, 1), paused: map[string]bool{}, skipped: ctx.Metrics.Counter("recordsSkipped")}
+		sys: systems{reg: ctx.Files}, wake: make(chan struct{}, 1), paused: map[string]bool{}, outs: map[string]connector.SplitOutput[T]{}, skipped: ctx.Metrics.Counter("recordsSkipped")}
 }
 
 func (r *reader[T]) Start(ctx context.Context) error {
@@ -107,7 +108,10 @@ func (r *reader[T]) begin(out connector.Output[T]) bool {
 			continue
 		}
 		r.queue = append(r.queue[:i:i], r.queue[i+1:]...)
-		r.cur, r.out, r.eof, r.carry = s, out.Split(s.id()), false, r.carry[:0]
+		if r.outs[s.id()] == nil {
+			r.outs[s.id()] = out.Split(s.id())
+		}
+		r.cur, r.out, r.eof, r.carry = s, r.outs[s.id()], false, r.carry[:0]
 		switch {
 		case s.Next >= 0:
 			r.pos, r.skipping = s.Next, false
@@ -249,6 +253,7 @@ func (r *reader[T]) endLine(out connector.Output[T]) {
 func (r *reader[T]) endSplit(out connector.Output[T]) {
 	if r.pos >= r.cur.End || r.ended() {
 		out.ReleaseSplit(r.cur.id())
+		delete(r.outs, r.cur.id())
 		r.leave()
 	}
 }

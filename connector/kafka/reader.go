@@ -21,6 +21,8 @@ type assigned[T any] struct {
 	split
 	out       connector.SplitOutput[T]
 	waiting   bool // for what becomes of an offset out of range
+	paused    bool
+	held      []batch[T] // fetched, and left for when it is not paused any more
 	current   atomic.Int64
 	committed atomic.Int64
 	end       atomic.Int64 // high watermark (last stable offset when read_committed)
@@ -152,6 +154,41 @@ func (r *reader[T]) NoMoreSplits() {
 }
 
 func (r *reader[T]) Available() <-chan struct{} { return r.f.wake }
+
+// PauseSplits implements connector.SplitPauser. What was fetched of a paused partition waits in order.
+func (r *reader[T]) PauseSplits(pause, resume []string) {
+	byID := make(map[string]*assigned[T], len(r.splits))
+	for _, a := range r.splits {
+		byID[a.id()] = a
+	}
+	for _, id := range pause {
+		if a := byID[id]; a != nil && !a.paused {
+			a.paused = true
+			r.f.cl.PauseFetchPartitions(map[string][]int32{a.topic: {a.partition}})
+		}
+	}
+	rest := make([]batch[T], 0, len(r.batches)-r.bi)
+	for i, b := range r.batches[r.bi:] {
+		if i == 0 {
+			b.recs = b.recs[r.ri:]
+		}
+		if b.s.paused {
+			b.s.held = append(b.s.held, b)
+		} else {
+			rest = append(rest, b)
+		}
+	}
+	for _, id := range resume {
+		if a := byID[id]; a != nil && a.paused {
+			a.paused = false
+			rest = append(rest, a.held...)
+			a.held = nil
+			r.f.cl.ResumeFetchPartitions(map[string][]int32{a.topic: {a.partition}})
+		}
+	}
+	r.batches, r.bi, r.ri = rest, 0, 0
+	r.f.notify()
+}
 
 // Poll decodes from the fetch in hand. A reader without partitions in an unbounded job stays idle and does not end: its end would
 // give the downstream watermark away (an ended input counts as "infinitely late in the future").
@@ -307,6 +344,10 @@ func (r *reader[T]) next() (bool, error) {
 				}
 				if a.out == nil {
 					a.out = r.out.Split(a.id())
+				}
+				if a.paused { // fetched before
+					a.held = append(a.held, batch[T]{a, p.Records})
+					continue
 				}
 				r.batches = append(r.batches, batch[T]{a, p.Records})
 			}

@@ -26,7 +26,7 @@ func (s *scripted) Reader(connector.ReaderContext) (connector.Reader[int64], err
 func (s *scripted) Start(context.Context) error                                     { return nil }
 func (s *scripted) AddSplits([]connector.Split) error                               { return nil }
 func (s *scripted) NoMoreSplits()                                                   {}
-func (s *scripted) Available() <-chan struct{}                                      { return nil }
+func (s *scripted) Available() <-chan struct{}                                      { return make(chan struct{}) }
 func (s *scripted) Snapshot(int64) ([]connector.Split, error)                       { return nil, nil }
 func (s *scripted) CheckpointComplete(context.Context, int64) error                 { return nil }
 func (s *scripted) CheckpointAborted(int64)                                         {}

@@ -12,11 +12,13 @@ type Coordinator interface {
 	Preflight(ctx context.Context, env connector.PreflightContext) error
 	// Enumerator makes the source's enumerator, or returns nil for operators without one.
 	Enumerator(ctx connector.EnumeratorContext, restored []byte) (connector.Enumerator, error)
+	// Alignment is the source's watermark alignment, nil for none.
+	Alignment() *Alignment
 }
 
 // SourceCoordinator is the Coordinator of a source.
-func SourceCoordinator[T any](src connector.Source[T]) Coordinator {
-	return coordinator{preflight(src), src.Enumerator}
+func SourceCoordinator[T any](src connector.Source[T], wm Watermarks[T]) Coordinator {
+	return coordinator{preflight(src), src.Enumerator, wm.Alignment}
 }
 
 // SinkCoordinator is the Coordinator of a sink that has checks, nil for others.
@@ -25,7 +27,7 @@ func SinkCoordinator[T any](s connector.Sink[T]) Coordinator {
 	if p == nil {
 		return nil
 	}
-	return coordinator{p, nil}
+	return coordinator{p, nil, nil}
 }
 
 func preflight(v any) connector.Preflight {
@@ -34,9 +36,12 @@ func preflight(v any) connector.Preflight {
 }
 
 type coordinator struct {
-	p    connector.Preflight
-	enum func(connector.EnumeratorContext, []byte) (connector.Enumerator, error)
+	p     connector.Preflight
+	enum  func(connector.EnumeratorContext, []byte) (connector.Enumerator, error)
+	align *Alignment
 }
+
+func (c coordinator) Alignment() *Alignment { return c.align }
 
 func (c coordinator) Preflight(ctx context.Context, env connector.PreflightContext) error {
 	if c.p == nil {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector"
 )
 
 // Watermarks is a watermark strategy. The zero value emits none but the last (MaxWatermark at the end of a bounded stream).
@@ -20,6 +21,8 @@ type Watermarks[T any] struct {
 	// Idleness in milliseconds: a split without records for so long does not hold the watermark back; 0 for never. The time that the task
 	// is held up by what follows does not count. Source: FLINK-32496.
 	Idleness int64
+	// Alignment is of sources only; nil for none.
+	Alignment *Alignment
 }
 
 // Generator makes the watermarks of one split. Source: Flink WatermarkGenerator.
@@ -58,6 +61,8 @@ type progress[T any] struct {
 	finished  bool
 	opened    int64 // clock
 	noMore    bool  // no split will come any more
+	align     *aligned
+	paused    int // splits that alignment holds back
 }
 
 func (p *progress[T]) init(ctx *Context, wm Watermarks[T], out Receiver[T]) {
@@ -118,11 +123,20 @@ type splitOutput[T any] struct {
 	active int64 // when the last look found records
 	gen    Generator[T]
 	out    GeneratorOutput
+	idle   bool // at the last look
+	paused bool // by alignment
+	// released says that the reader gave it up.
+	released bool
 }
+
+var errReleased = &connector.ContractError{Rule: "split-released", Detail: "a record for a split after its release"}
 
 // Collect implements connector.SplitOutput.
 func (s *splitOutput[T]) Collect(v T, ts int64) error {
 	p := s.p
+	if s.released {
+		return errReleased
+	}
 	if p.wm.Time != nil {
 		ts = p.wm.Time(v, ts)
 	}
@@ -156,6 +170,9 @@ func (s *splitOutput[T]) generated(v T, ts int64) error {
 // CollectBatch implements connector.BatchOutput.
 func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 	p := s.p
+	if s.released {
+		return errReleased
+	}
 	if s.gen != nil {
 		for i := range vs {
 			if err := s.Collect(vs[i], timeOf(ts, i)); err != nil {
@@ -221,9 +238,10 @@ func (p *progress[T]) advance(now int64) error {
 	look := func(s *splitOutput[T]) {
 		w := s.watermark()
 		most = max(most, w)
-		if s.count > 0 {
-			s.count, s.active = 0, now
+		if s.count > 0 || s.paused || p.align != nil && p.align.held { // what is held back is not idle
+			s.count, s.active, s.idle = 0, now, false
 		} else if p.wm.Idleness > 0 && now-s.active >= p.wm.Idleness {
+			s.idle = true
 			return
 		}
 		if s.out.idle {

@@ -32,6 +32,9 @@ type SourceEvent struct {
 	NoMoreSplits bool              `json:"noMore,omitempty"`
 	Request      bool              `json:"request,omitempty"` // reader to enumerator
 	Custom       []byte            `json:"custom,omitempty"`  // of the connector, either way
+	// Of the watermark alignment: the reader's watermark, and the highest that it may have.
+	Watermark *int64 `json:"watermark,omitempty"`
+	Allowed   *int64 `json:"allowed,omitempty"`
 }
 
 const splitsState = "source-splits"
@@ -66,6 +69,9 @@ type sourceOp[T any] struct {
 	progress[T]
 	src    connector.Source[T]
 	reader connector.Reader[T]
+	given  bool  // splits were assigned or restored; a source without an enumerator makes its own
+	ended  bool  // the reader said so
+	broken error // what the reader did against its contract during a Poll
 }
 
 func (o *sourceOp[T]) Input(int) any    { return nil }
@@ -83,6 +89,9 @@ func (o *sourceOp[T]) Open(ctx context.Context) error {
 	if err != nil {
 		return o.ctx.wrap(err)
 	}
+	if rd == nil {
+		return o.violated("reader", "Reader returned nil")
+	}
 	o.reader = rd
 	if err := rd.Start(ctx); err != nil {
 		return o.ctx.wrap(err)
@@ -96,6 +105,7 @@ func (o *sourceOp[T]) Open(ctx context.Context) error {
 		restored = append(restored, s)
 	}
 	o.open()
+	o.startAlignment()
 	return o.addSplits(restored)
 }
 
@@ -120,6 +130,10 @@ func (o *sourceOp[T]) HandleEvent(payload []byte) error {
 		o.noMore = true
 		o.reader.NoMoreSplits()
 	}
+	if e.Allowed != nil && o.align != nil {
+		o.align.allowed = *e.Allowed
+		o.hold()
+	}
 	if e.Custom != nil {
 		r, ok := o.reader.(connector.EventReader)
 		if !ok {
@@ -130,27 +144,66 @@ func (o *sourceOp[T]) HandleEvent(payload []byte) error {
 	return nil
 }
 
+// violated is the error of a source that does not keep its contract.
+func (o *sourceOp[T]) violated(rule, format string, args ...any) error {
+	return o.ctx.wrap(&connector.ContractError{Rule: rule, Detail: fmt.Sprintf(format, args...)})
+}
+
 // addSplits gives splits to the reader; each holds the watermark back from here on, also before its first record.
 func (o *sourceOp[T]) addSplits(splits []connector.Split) error {
 	if len(splits) == 0 {
 		return nil
 	}
+	o.given = true
 	for _, s := range splits {
-		o.Split(s.ID)
+		switch {
+		case s.ID == "":
+			return o.violated("split-id", "a split has no id")
+		case o.splits[s.ID] != nil:
+			return o.violated("split-assigned-once", "split %q was assigned to a reader that reads it already", s.ID)
+		case o.ended:
+			return o.violated("end", "split %q was assigned after the reader had said EndOfInput", s.ID)
+		case o.main != nil && o.wm.Enabled:
+			return o.violated("split-output", mainBesideSplits)
+		}
+		o.splits[s.ID] = o.newSplit()
+	}
+	if err := o.checkAlignable(); err != nil {
+		return err
 	}
 	return o.ctx.wrap(o.reader.AddSplits(splits))
 }
 
+const mainBesideSplits = "the reader has splits and emits records that belong to none (Output.Collect): its splits would hold the watermark back for ever; use Output.Split"
+
 func (o *sourceOp[T]) Poll(max int) (connector.Status, error) {
 	o.ctx.Enter()
+	if o.align != nil && o.hold() {
+		return connector.NothingAvailable, nil
+	}
 	st, err := o.reader.Poll(o, max)
-	if err != nil {
+	switch {
+	case o.broken != nil:
+		return st, o.broken
+	case err != nil:
 		return st, o.ctx.wrap(err)
+	case st == connector.NothingAvailable && o.reader.Available() == nil:
+		return st, o.violated("available", "the reader has nothing available, and no channel that says when it has")
+	case st == connector.EndOfInput:
+		o.ended = true
+	case st < connector.MoreAvailable || st > connector.EndOfInput:
+		return st, o.violated("poll-status", "Poll returned the status %d, which there is not", st)
 	}
 	return st, nil
 }
 
-func (o *sourceOp[T]) Available() <-chan struct{} { return o.reader.Available() }
+// Available is nil, which never fires, as long as alignment holds the source.
+func (o *sourceOp[T]) Available() <-chan struct{} {
+	if o.align != nil && o.align.held {
+		return nil
+	}
+	return o.reader.Available()
+}
 
 func (o *sourceOp[T]) Position() string {
 	if p, ok := o.reader.(interface{ Position() string }); ok {
@@ -162,6 +215,9 @@ func (o *sourceOp[T]) Position() string {
 // Collect implements connector.Output.
 func (o *sourceOp[T]) Collect(v T, ts int64) error {
 	if o.main == nil {
+		if len(o.splits) > 0 && o.wm.Enabled {
+			return o.violated("split-output", mainBesideSplits)
+		}
 		o.main = o.newSplit()
 	}
 	return o.main.Collect(v, ts)
@@ -172,16 +228,35 @@ func (o *sourceOp[T]) Split(id string) connector.SplitOutput[T] {
 	s, ok := o.splits[id]
 	if !ok {
 		s = o.newSplit()
+		if o.given {
+			o.broken = o.violated("split-known", "the reader asks for the output of split %q, which it was not given or has released", id)
+			return s
+		}
 		o.splits[id] = s
 	}
 	return s
 }
 
 // ReleaseSplit implements connector.Output.
-func (o *sourceOp[T]) ReleaseSplit(id string) { delete(o.splits, id) }
+func (o *sourceOp[T]) ReleaseSplit(id string) {
+	s := o.splits[id]
+	if s == nil {
+		o.broken = o.violated("split-known", "the reader releases split %q, which it was not given or has released", id)
+		return
+	}
+	if s.paused {
+		o.paused--
+	}
+	s.released = true
+	delete(o.splits, id)
+}
 
 func (o *sourceOp[T]) Finish() error {
-	return o.finish()
+	err := o.finish()
+	if o.align != nil {
+		o.report()
+	}
+	return err
 }
 
 func (o *sourceOp[T]) Snapshot(b Barrier) (Snapshot, error) {
@@ -190,7 +265,12 @@ func (o *sourceOp[T]) Snapshot(b Barrier) (Snapshot, error) {
 		return Snapshot{}, o.ctx.wrap(err)
 	}
 	l := metadata.ListState{Name: splitsState, Mode: metadata.Split}
+	ids := make(map[string]bool, len(splits))
 	for _, s := range splits {
+		if s.ID == "" || ids[s.ID] {
+			return Snapshot{}, o.violated("split-in-one", "the reader's snapshot holds split %q twice, or one without an id", s.ID)
+		}
+		ids[s.ID] = true
 		item, err := json.Marshal(s)
 		if err != nil {
 			return Snapshot{}, fmt.Errorf("operator %s: encode split %s: %w", o.ctx.Describe(), s.ID, err)

@@ -1,4 +1,14 @@
-// Package connectortest drives connectors without a cluster and holds the conformance suites that each of them passes. Layer L1.
+// Package connectortest drives connectors without a cluster and holds the conformance suites that each of them passes, and that yours can:
+//
+//	func TestMySource(t *testing.T) {
+//		connectortest.TestSource(t, connectortest.SourceSuite[Order]{
+//			New:  func() connector.Source[Order] { return mysource.Source(...) },
+//			Key:  func(o Order) string { return o.ID },
+//			Want: []string{"o1", "o2", ...},
+//		})
+//	}
+//
+// Layer L1.
 //
 // SourceRun and SinkRun stand for a job: they play the enumerator's loop, the tasks and the checkpoint coordinator, on the test's own
 // goroutine, with the order guarantees that package connector documents. TestSource and TestSink are the suites.
@@ -54,8 +64,13 @@ type SourceRun[T any] struct {
 	MaxPoll int
 	Records []Record[T]
 	Metrics []*Metrics
-	pauses  *rand.Rand // pauses and resumes splits at random, when the reader can
+	// patience bounds Until and UntilFailed.
+	patience time.Duration
+	pauses   *rand.Rand // pauses and resumes splits at random, when the reader can
 }
+
+// patience is how long a run waits for what must come.
+var patience = 30 * time.Second
 
 type readerRun[T any] struct {
 	run      *SourceRun[T]
@@ -72,7 +87,7 @@ type readerRun[T any] struct {
 // StartSource starts an attempt, restored from a checkpoint when from is not nil. It is closed with the test.
 func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int, from *SourceCheckpoint) *SourceRun[T] {
 	tb.Helper()
-	r := &SourceRun[T]{tb: tb, src: src, par: parallelism, mails: make(chan func(), 1024), MaxPoll: 100, nextID: 1}
+	r := &SourceRun[T]{tb: tb, src: src, par: parallelism, mails: make(chan func(), 1024), MaxPoll: 100, nextID: 1, patience: patience}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	var restored []byte
 	if from != nil {
@@ -201,8 +216,8 @@ func (r *SourceRun[T]) Step() bool {
 // Until plays until cond holds, the attempt fails or ends, or the deadline passes (then the test fails).
 func (r *SourceRun[T]) Until(what string, cond func() bool) {
 	r.tb.Helper()
-	if !r.Within(30*time.Second, cond) && r.err == nil {
-		r.tb.Fatalf("waited 30 s for %s: %d records, ended %v", what, len(r.Records), r.Ended())
+	if !r.Within(r.patience, cond) && r.err == nil {
+		r.tb.Fatalf("waited %v for %s: %d records, ended %v", r.patience, what, len(r.Records), r.Ended())
 	}
 	if r.err != nil && !cond() {
 		r.tb.Fatalf("attempt failed while waiting for %s: %v", what, r.err)
@@ -212,8 +227,8 @@ func (r *SourceRun[T]) Until(what string, cond func() bool) {
 // UntilFailed plays until the attempt fails and returns its error.
 func (r *SourceRun[T]) UntilFailed() error {
 	r.tb.Helper()
-	if !r.Within(30*time.Second, func() bool { return r.err != nil }) {
-		r.tb.Fatalf("waited 30 s for a failure: %d records", len(r.Records))
+	if !r.Within(r.patience, func() bool { return r.err != nil }) {
+		r.tb.Fatalf("waited %v for a failure: %d records", r.patience, len(r.Records))
 	}
 	return r.err
 }

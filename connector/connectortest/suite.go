@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 
 	"github.com/thalweg/thalweg/connector"
@@ -20,87 +21,106 @@ type SourceSuite[T any] struct {
 	Want []string
 	// Ordered reports whether, within a split, b may follow a; nil when there is no order.
 	Ordered func(a, b T) bool
+	// Failing makes a source that cannot read on, and Error is a part of what it has to say; nil when there is none.
+	Failing func() connector.Source[T]
+	Error   string
 }
 
 // TestSource checks that a source reads each record exactly once whatever its parallelism, across checkpoints, restores at another
-// parallelism and restores of the same checkpoint again; that it ends in all subtasks; and that its order within a split holds.
+// parallelism and restores of the same checkpoint again, with splits that are paused in between; that it ends in all subtasks; that its
+// order within a split holds; that errors come through; and, all the while, the rules of package connector (connector.ContractError).
 func TestSource[T any](t *testing.T, s SourceSuite[T]) {
 	t.Helper()
-	want := slices.Clone(s.Want)
-	sort.Strings(want)
-	compare := func(t *testing.T, got []T) {
-		t.Helper()
-		keys := make([]string, len(got))
-		for i, v := range got {
-			keys[i] = s.Key(v)
-		}
-		sort.Strings(keys)
-		if !slices.Equal(keys, want) {
-			t.Fatalf("got %d records, want %d: %s", len(keys), len(want), firstDifference(keys, want))
-		}
-	}
-	order := func(t *testing.T, recs []Record[T]) {
-		t.Helper()
-		last := map[string]T{}
-		for _, r := range recs {
-			if prev, ok := last[r.Split]; ok && s.Ordered != nil && r.Split != "" && !s.Ordered(prev, r.Value) {
-				t.Fatalf("split %s: %s follows %s", r.Split, s.Key(r.Value), s.Key(prev))
-			}
-			last[r.Split] = r.Value
-		}
-	}
 	for _, par := range []int{1, 2, 5} {
-		t.Run(fmt.Sprintf("reads all at parallelism %d", par), func(t *testing.T) {
-			r := StartSource(t, s.New(), par, nil)
-			r.Until("the end of input", r.Ended)
-			compare(t, r.Values())
-			order(t, r.Records)
-			cp := r.Checkpoint()
-			r.Complete(cp)
-			r.Close()
-			r = StartSource(t, s.New(), par, cp)
-			r.Until("the end of input after a restore at the end", r.Ended)
-			if len(r.Records) != 0 {
-				t.Fatalf("%d records after a restore at the end", len(r.Records))
-			}
-		})
+		t.Run(fmt.Sprintf("reads all at parallelism %d", par), func(t *testing.T) { s.readsAll(t, par) })
 	}
 	for seed := range uint64(6) {
-		t.Run(fmt.Sprintf("restores, seed %d", seed), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			var kept []T
-			var recs []Record[T]
-			var cp *SourceCheckpoint
-			for attempt := 0; ; attempt++ {
-				r := StartSource(t, s.New(), 1+rng.IntN(4), cp)
-				r.MaxPoll = 1 + rng.IntN(7)
-				if attempt%3 == 1 {
-					r.pauses = rng
-				}
-				if attempt == 8 {
-					r.Until("the end of input", r.Ended)
-					kept = append(kept, r.Values()...)
-					recs = append(recs, r.Records...)
-					break
-				}
-				goal := rng.IntN(1 + len(want)/6)
-				r.Until("some records", func() bool { return len(r.Records) >= goal || r.Ended() })
-				at := len(r.Records)
-				next := r.Checkpoint()
-				more := at + rng.IntN(10)
-				r.Until("records after the checkpoint", func() bool { return len(r.Records) >= more || r.Ended() })
-				if rng.IntN(3) > 0 { // completed; otherwise the attempt's records are all undone
-					kept = append(kept, r.Values()[:at]...)
-					recs = append(recs, r.Records[:at]...)
-					cp = next
-					r.Complete(cp)
-				}
-				r.Close()
+		t.Run(fmt.Sprintf("restores, seed %d", seed), func(t *testing.T) { s.restores(t, seed) })
+	}
+	if s.Failing != nil {
+		t.Run("tells its errors", func(t *testing.T) {
+			if err := StartSource(t, s.Failing(), 2, nil).UntilFailed(); !strings.Contains(err.Error(), s.Error) {
+				t.Errorf("%q is not in %v", s.Error, err)
 			}
-			compare(t, kept)
-			order(t, recs)
 		})
 	}
+}
+
+func (s SourceSuite[T]) compare(tb testing.TB, got []T) {
+	tb.Helper()
+	want := slices.Clone(s.Want)
+	sort.Strings(want)
+	keys := make([]string, len(got))
+	for i, v := range got {
+		keys[i] = s.Key(v)
+	}
+	sort.Strings(keys)
+	if !slices.Equal(keys, want) {
+		tb.Fatalf("got %d records, want %d: %s", len(keys), len(want), firstDifference(keys, want))
+	}
+}
+
+func (s SourceSuite[T]) order(tb testing.TB, recs []Record[T]) {
+	tb.Helper()
+	last := map[string]T{}
+	for _, r := range recs {
+		if prev, ok := last[r.Split]; ok && s.Ordered != nil && r.Split != "" && !s.Ordered(prev, r.Value) {
+			tb.Fatalf("split %s: %s follows %s", r.Split, s.Key(r.Value), s.Key(prev))
+		}
+		last[r.Split] = r.Value
+	}
+}
+
+func (s SourceSuite[T]) readsAll(tb testing.TB, par int) {
+	tb.Helper()
+	r := StartSource(tb, s.New(), par, nil)
+	r.Until("the end of input", r.Ended)
+	s.compare(tb, r.Values())
+	s.order(tb, r.Records)
+	cp := r.Checkpoint()
+	r.Complete(cp)
+	r.Close()
+	r = StartSource(tb, s.New(), par, cp)
+	r.Until("the end of input after a restore at the end", r.Ended)
+	if len(r.Records) != 0 {
+		tb.Fatalf("%d records after a restore at the end", len(r.Records))
+	}
+}
+
+func (s SourceSuite[T]) restores(tb testing.TB, seed uint64) {
+	tb.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var kept []T
+	var recs []Record[T]
+	var cp *SourceCheckpoint
+	for attempt := 0; ; attempt++ {
+		r := StartSource(tb, s.New(), 1+rng.IntN(4), cp)
+		r.MaxPoll = 1 + rng.IntN(7)
+		if attempt%3 == 1 {
+			r.pauses = rng
+		}
+		if attempt == 8 {
+			r.Until("the end of input", r.Ended)
+			kept = append(kept, r.Values()...)
+			recs = append(recs, r.Records...)
+			break
+		}
+		goal := rng.IntN(1 + len(s.Want)/6)
+		r.Until("some records", func() bool { return len(r.Records) >= goal || r.Ended() })
+		at := len(r.Records)
+		next := r.Checkpoint()
+		more := at + rng.IntN(10)
+		r.Until("records after the checkpoint", func() bool { return len(r.Records) >= more || r.Ended() })
+		if rng.IntN(3) > 0 { // completed; otherwise the attempt's records are all undone
+			kept = append(kept, r.Values()[:at]...)
+			recs = append(recs, r.Records[:at]...)
+			cp = next
+			r.Complete(cp)
+		}
+		r.Close()
+	}
+	s.compare(tb, kept)
+	s.order(tb, recs)
 }
 
 func firstDifference(got, want []string) string {
@@ -117,8 +137,10 @@ func firstDifference(got, want []string) string {
 	return "no difference"
 }
 
-// SinkSuite describes a committing sink to TestSink.
+// SinkSuite describes a sink to TestSink.
 type SinkSuite[T any] struct {
+	// AtLeastOnce says that records may come more than once, and before their checkpoint is complete.
+	AtLeastOnce bool
 	// New makes the sink of a job; each call for the same test writes to the same place.
 	New func() connector.Sink[T]
 	// Value makes the value with a name, Key its name.
@@ -129,80 +151,97 @@ type SinkSuite[T any] struct {
 	Clean func(t *testing.T)
 }
 
-// TestSink checks a two-phase sink over random histories of writes, checkpoints that complete or not, crashes at any point and
-// restores at another parallelism: what is committed is exactly what was written before completed checkpoints.
+// TestSink checks a sink over random histories of writes, checkpoints that complete or not, crashes at any point and restores at another
+// parallelism: what a reader sees is exactly what was written before completed checkpoints; with AtLeastOnce, that at least, and nothing
+// that was never written.
 func TestSink[T any](t *testing.T, seeds int, fresh func(t *testing.T) SinkSuite[T]) {
 	t.Helper()
 	for seed := range uint64(seeds) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			s := fresh(t)
-			rng := rand.New(rand.NewPCG(seed, 2))
-			var want, since []string // committed for good; written since the last completed checkpoint
-			var cp *SinkCheckpoint
-			n := 0
-			check := func() {
-				t.Helper()
-				got := s.Committed(t)
-				sort.Strings(got)
-				w := slices.Clone(want)
-				sort.Strings(w)
-				if !slices.Equal(got, w) {
-					t.Fatalf("committed %d records, want %d: %s", len(got), len(w), firstDifference(got, w))
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { history(t, t, seed, fresh(t)) })
+	}
+}
+
+// history plays one seed. Checks go to tb, which is t but for the suite's own tests.
+func history[T any](tb testing.TB, t *testing.T, seed uint64, s SinkSuite[T]) {
+	tb.Helper()
+	rng := rand.New(rand.NewPCG(seed, 2))
+	var want, since []string // committed for good; written since the last completed checkpoint
+	var cp *SinkCheckpoint
+	n := 0
+	write := func(r *SinkRun[T], par int) {
+		name := fmt.Sprintf("r%03d", n)
+		n++
+		r.Write(rng.IntN(par), s.Value(name))
+		since = append(since, name)
+	}
+	check := func() {
+		tb.Helper()
+		got := s.Committed(t)
+		sort.Strings(got)
+		if s.AtLeastOnce {
+			for _, name := range want {
+				if _, ok := slices.BinarySearch(got, name); !ok {
+					tb.Fatalf("%s is missing, which was written before a completed checkpoint", name)
 				}
 			}
-			for attempt := range 4 {
-				par := 1 + rng.IntN(3)
-				r := MustStartSink(t, s.New(), par, cp, SinkOptions{Attempt: attempt, Descending: rng.IntN(2) == 0})
+			for _, name := range got {
+				if name != "last" && name >= fmt.Sprintf("r%03d", n) {
+					tb.Fatalf("%s was never written", name)
+				}
+			}
+			return
+		}
+		w := slices.Clone(want)
+		sort.Strings(w)
+		if !slices.Equal(got, w) {
+			tb.Fatalf("committed %d records, want %d: %s", len(got), len(w), firstDifference(got, w))
+		}
+	}
+	for attempt := range 4 {
+		par := 1 + rng.IntN(3)
+		r := MustStartSink(tb, s.New(), par, cp, SinkOptions{Attempt: attempt, Descending: rng.IntN(2) == 0})
+		since = nil
+		check()
+		for range 1 + rng.IntN(5) {
+			for range rng.IntN(6) {
+				write(r, par)
+			}
+			switch rng.IntN(4) {
+			case 0: // goes on without a checkpoint
+			case 1: // the checkpoint does not complete: the next one takes its records along
+				r.Checkpoint()
+			default:
+				cp = r.Checkpoint()
+				before := since
 				since = nil
-				check()
-				for range 1 + rng.IntN(5) {
-					for range rng.IntN(6) {
-						name := fmt.Sprintf("r%03d", n)
-						n++
-						r.Write(rng.IntN(par), s.Value(name))
-						since = append(since, name)
-					}
-					switch rng.IntN(4) {
-					case 0: // goes on without a checkpoint
-					case 1: // the checkpoint does not complete: the next one takes its records along
-						r.Checkpoint()
-					default:
-						cp = r.Checkpoint()
-						before := since
-						since = nil
-						if rng.IntN(4) == 0 { // crash between completion and commit
-							want = append(want, before...)
-							goto crash
-						}
-						if rng.IntN(2) == 0 {
-							name := fmt.Sprintf("r%03d", n)
-							n++
-							r.Write(rng.IntN(par), s.Value(name))
-							since = append(since, name)
-						}
-						r.Complete(cp)
-						want = append(want, before...)
-					}
+				if rng.IntN(4) == 0 { // crash between completion and commit
+					want = append(want, before...)
+					goto crash
 				}
-			crash:
 				if rng.IntN(2) == 0 {
-					r.Close()
+					write(r, par)
 				}
+				r.Complete(cp)
+				want = append(want, before...)
 			}
-			r := MustStartSink(t, s.New(), 2, cp, SinkOptions{Attempt: 9})
-			check()
-			r.Write(1, s.Value("last"))
-			last, err := r.TryCheckpoint(true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Complete(last)
-			want = append(want, "last")
-			check()
+		}
+	crash:
+		if rng.IntN(2) == 0 {
 			r.Close()
-			if s.Clean != nil {
-				s.Clean(t)
-			}
-		})
+		}
+	}
+	r := MustStartSink(tb, s.New(), 2, cp, SinkOptions{Attempt: 9})
+	check()
+	r.Write(1, s.Value("last"))
+	last, err := r.TryCheckpoint(true)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.Complete(last)
+	want = append(want, "last")
+	check()
+	r.Close()
+	if s.Clean != nil {
+		s.Clean(t)
 	}
 }

@@ -58,6 +58,8 @@ func TestSourceConformance(t *testing.T) {
 		Key:     func(s string) string { return s },
 		Want:    want,
 		Ordered: func(a, b string) bool { return a < b },
+		Failing: func() connector.Source[string] { return lines(file.Paths(dir + "/none")) },
+		Error:   "/none",
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -15,8 +16,6 @@ import (
 	"github.com/thalweg/thalweg/connector/file"
 	"github.com/thalweg/thalweg/connector/hybrid"
 	"github.com/thalweg/thalweg/serde"
-
-	"os"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -28,6 +28,22 @@ func TestSourceConformance(t *testing.T) {
 	})
 }
 
+func TestAtLeastOnceSinkConformance(t *testing.T) {
+	kafkatest.Each(t, func(t *testing.T, c *kafkatest.Cluster) {
+		connectortest.TestSink(t, 4, func(t *testing.T) connectortest.SinkSuite[string] {
+			topic := c.Topic(t, 2)
+			return connectortest.SinkSuite[string]{
+				AtLeastOnce: true,
+				New: func() connector.Sink[string] {
+					return kafka.Sink[string](text{}, kafka.Brokers(c.Brokers...), kafka.Topic(topic), kafka.AtLeastOnce())
+				},
+				Value:     func(s string) string { return s },
+				Committed: func(t *testing.T) []string { return values(c.Read(t, topic, true)) },
+			}
+		})
+	})
+}
+
 func TestSinkConformance(t *testing.T) {
 	protocols(t, func(t *testing.T, c *kafkatest.Cluster, opts []kafka.SinkOption) {
 		connectortest.TestSink(t, 12, func(t *testing.T) connectortest.SinkSuite[string] {

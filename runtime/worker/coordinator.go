@@ -18,6 +18,7 @@ import (
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/runtime/operator/alignment"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
@@ -64,6 +65,7 @@ type coordinators struct {
 	all     []*enumerator
 	checked bool
 	attempt int32
+	align   alignment.Groups
 }
 
 func (c *coordinators) receive(ctx context.Context) error {
@@ -126,6 +128,7 @@ func (c *coordinators) find(id string) *enumerator {
 func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 	c.stopAll()
 	c.attempt = m.GetAttempt()
+	c.align = alignment.Groups{}
 	conf := config.Configuration(c.cfg.Config)
 	env := connector.PreflightContext{CheckpointInterval: config.CheckpointInterval.Value(conf), CheckpointTimeout: config.CheckpointTimeout.Value(conf), Files: c.files}
 	for _, v := range c.program.Graph.Vertices {
@@ -146,7 +149,7 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 					return
 				}
 			}
-			e := &enumerator{c: c, id: op.ID, name: op.Name, parallelism: par, log: log, readers: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
+			e := &enumerator{c: c, id: op.ID, name: op.Name, parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
 			e.ctx, e.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each enumerator
 			err := safely(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
 			if err != nil {
@@ -156,7 +159,15 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 			}
 			if e.e == nil {
 				e.cancel()
+				if half.Alignment() != nil {
+					c.fail(op.Name, fmt.Errorf("operator %s: watermark alignment needs a source that has an enumerator", op.Name), true)
+					return
+				}
 				continue
+			}
+			if a := half.Alignment(); a != nil {
+				e.align = a
+				c.align.Add(e.id.String(), a.Group, a.Drift, par)
 			}
 			c.all = append(c.all, e)
 		}
@@ -164,6 +175,9 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 	c.checked = true
 	for _, e := range c.all {
 		e.guard(func() error { return e.e.Start(e.ctx) })
+		if e.align != nil {
+			e.Async(time.Duration(e.align.Interval)*time.Millisecond, func(context.Context) (any, error) { return nil, nil }, func(any, error) { e.announce(false) })
+		}
 	}
 	c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Ready{Ready: &pb.CoordinatorReady{}}})
 }
@@ -221,6 +235,40 @@ type enumerator struct {
 	closed      bool
 	readers     map[int]bool
 	held        map[int][]operator.SourceEvent // for readers that are not up yet
+	align       *operator.Alignment            // nil for none
+	noMore      map[int]bool                   // readers that were told that they have all
+}
+
+// valid reports whether the enumerator may do what it does to a subtask; the job fails when it may not.
+func (e *enumerator) valid(call string, subtask int) bool {
+	if subtask < 0 || subtask >= e.parallelism {
+		e.Fail(&connector.ContractError{Rule: "subtask", Detail: fmt.Sprintf("the enumerator called %s for subtask %d; the source has 0 to %d", call, subtask, e.parallelism-1)})
+		return false
+	}
+	return true
+}
+
+// announce tells the readers how far they may go, if that is news.
+func (e *enumerator) announce(always bool) {
+	allowed, changed := e.c.align.Allowed(e.id.String())
+	if !changed && !always {
+		return
+	}
+	for sub := range e.readers {
+		e.post(sub, operator.SourceEvent{Allowed: &allowed})
+	}
+}
+
+// reported takes a reader's watermark; when the group waited for it, all of it may go on at once.
+func (e *enumerator) reported(subtask int, watermark int64) {
+	if !e.c.align.Report(e.id.String(), subtask, watermark) {
+		return
+	}
+	for _, id := range e.c.align.Members(e.id.String()) {
+		if m := e.c.find(id); m != nil {
+			m.announce(false)
+		}
+	}
 }
 
 func (e *enumerator) guard(fn func() error) {
@@ -237,6 +285,9 @@ func (e *enumerator) event(m *pb.OperatorEvent) {
 	}
 	if ev.Request {
 		e.guard(func() error { e.e.HandleSplitRequest(int(m.GetSubtask())); return nil })
+	}
+	if ev.Watermark != nil {
+		e.reported(int(m.GetSubtask()), *ev.Watermark)
 	}
 	if ev.Custom != nil {
 		h, ok := e.e.(connector.EventEnumerator)
@@ -257,6 +308,9 @@ func (e *enumerator) ready(subtask int) {
 		e.post(subtask, ev)
 	}
 	delete(e.held, subtask)
+	if e.align != nil {
+		e.announce(true)
+	}
 	e.guard(func() error { e.e.AddReader(subtask); return nil })
 }
 
@@ -292,17 +346,29 @@ func (e *enumerator) Readers() []int {
 
 // Assign implements connector.EnumeratorContext.
 func (e *enumerator) Assign(subtask int, splits ...connector.Split) {
+	if !e.valid("Assign", subtask) {
+		return
+	}
+	if e.noMore[subtask] {
+		e.Fail(&connector.ContractError{Rule: "assign-after-no-more", Detail: fmt.Sprintf("the enumerator assigned splits to subtask %d after NoMoreSplits", subtask)})
+		return
+	}
 	e.post(subtask, operator.SourceEvent{Assign: splits})
 }
 
 // NoMoreSplits implements connector.EnumeratorContext.
 func (e *enumerator) NoMoreSplits(subtask int) {
-	e.post(subtask, operator.SourceEvent{NoMoreSplits: true})
+	if e.valid("NoMoreSplits", subtask) {
+		e.noMore[subtask] = true
+		e.post(subtask, operator.SourceEvent{NoMoreSplits: true})
+	}
 }
 
 // SendEvent implements connector.EnumeratorContext.
 func (e *enumerator) SendEvent(subtask int, payload []byte) {
-	e.post(subtask, operator.SourceEvent{Custom: payload})
+	if e.valid("SendEvent", subtask) {
+		e.post(subtask, operator.SourceEvent{Custom: payload})
+	}
 }
 
 // Files implements connector.EnumeratorContext.

@@ -65,10 +65,13 @@ func (r *numbersReader) pollBatch(max int) (connector.Status, error) {
 	return connector.MoreAvailable, r.out.(connector.BatchOutput[event]).CollectBatch(r.made, nil)
 }
 
-func (r *numbersReader) Start(context.Context) error                     { return nil }
-func (r *numbersReader) AddSplits([]connector.Split) error               { return nil }
-func (r *numbersReader) NoMoreSplits()                                   {}
-func (r *numbersReader) Available() <-chan struct{}                      { return nil }
+func (r *numbersReader) Start(context.Context) error       { return nil }
+func (r *numbersReader) AddSplits([]connector.Split) error { return nil }
+func (r *numbersReader) NoMoreSplits()                     {}
+
+var never = make(chan struct{})
+
+func (r *numbersReader) Available() <-chan struct{}                      { return never }
 func (r *numbersReader) Snapshot(int64) ([]connector.Split, error)       { return nil, nil }
 func (r *numbersReader) CheckpointComplete(context.Context, int64) error { return nil }
 func (r *numbersReader) CheckpointAborted(int64)                         {}

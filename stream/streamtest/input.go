@@ -48,7 +48,7 @@ func (in *Input[T]) substitute(n *graph.Node) error {
 		return fmt.Errorf("its records are not %T", *new(T))
 	}
 	f.Source = source[T]{in}
-	n.Impl, n.Coordinator, n.Bounded = f, operator.SourceCoordinator(f.Source), true
+	n.Impl, n.Coordinator, n.Bounded = f, operator.SourceCoordinator(f.Source, f.Watermarks), true
 	return nil
 }
 
@@ -152,6 +152,9 @@ func (e *inputEnumerator) Snapshot(int64) ([]byte, error)       { return []byte{
 func (e *inputEnumerator) CheckpointComplete(int64)             {}
 func (e *inputEnumerator) Close() error                         { return nil }
 
+// never is what an input waits for: its test pushes and then runs the job itself.
+var never = make(chan struct{})
+
 type inputReader[T any] struct {
 	in  *Input[T]
 	has bool // the split
@@ -163,7 +166,7 @@ func (r *inputReader[T]) AddSplits([]connector.Split) error {
 	return nil
 }
 func (r *inputReader[T]) NoMoreSplits()              {}
-func (r *inputReader[T]) Available() <-chan struct{} { return nil }
+func (r *inputReader[T]) Available() <-chan struct{} { return never }
 func (r *inputReader[T]) Close() error               { return nil }
 func (r *inputReader[T]) CheckpointAborted(int64)    {}
 

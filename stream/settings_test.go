@@ -114,3 +114,15 @@ func TestSettingsOfOperators(t *testing.T) {
 		}
 	}
 }
+
+func TestSlotSharingGroupsRunApart(t *testing.T) {
+	out := &collect[int]{}
+	err := runJob(t, map[string]string{"parallelism.default": "2"}, func(env *Environment) error {
+		env.FromCollection(1, 2, 3, 4).Map(func(v int) int { return 10 * v }).SlotSharingGroup("heavy").
+			Filter(func(v int) bool { return v > 10 }).SlotSharingGroup("default").SinkTo(out)
+		return nil
+	})
+	if got := strings.Join(sorted(out), " "); err != nil || got != "20 30 40" {
+		t.Errorf("%s, %v", got, err)
+	}
+}

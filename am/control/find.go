@@ -227,7 +227,7 @@ func FindJob(ctx context.Context, y YARN, c config.Configuration, job string) (*
 		if app.Ended() {
 			why := ""
 			if app.Diagnostics != "" {
-				why = " (" + app.Diagnostics + ")"
+				why = " (" + app.Why() + ")"
 			}
 			return nil, fmt.Errorf("control: %s has ended already: %s%s", app.ID, app.Final, why)
 		}

@@ -45,7 +45,7 @@ type cli struct {
 
 func newCLI(out, errw io.Writer, getenv func(string) string) *cli {
 	c := &cli{out: out, err: errw, print: &recorder{w: out}, in: os.Stdin, getenv: getenv}
-	if f, ok := out.(*os.File); ok {
+	if f, ok := out.(interface{ Fd() uintptr }); ok {
 		c.tty = isatty.IsTerminal(f.Fd())
 	}
 	c.inTTY = isatty.IsTerminal(c.in.Fd())

@@ -9,10 +9,10 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
 
@@ -54,6 +54,8 @@ const (
 	// plainEvery is the pause between two lines of progress where there is no terminal, liveEvery where there is.
 	plainEvery = 10 * time.Second
 	liveEvery  = time.Second
+	// tidyPatience is for a NameNode that is away: a later submission removes the files too.
+	tidyPatience = 10 * time.Second
 )
 
 // observation is one look at the application.
@@ -73,14 +75,14 @@ type observation struct {
 func (f *follower) follow(parent context.Context) error {
 	if f.interrupts == nil {
 		ch := make(chan os.Signal, 2)
-		signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+		signal.Notify(ch, ending...)
 		defer signal.Stop(ch)
 		f.interrupts = ch
 	}
 	if f.yarn == nil {
 		f.yarn = f.k.yarn
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(parent)) // Ctrl-C and SIGTERM are handled here
+	ctx, stop := context.WithCancel(context.WithoutCancel(parent)) // the signals are handled here
 	seen := make(chan observation)
 	var asking sync.WaitGroup
 	asking.Go(func() { f.observe(ctx, seen) })
@@ -94,6 +96,7 @@ func (f *follower) follow(parent context.Context) error {
 				return fmt.Errorf("%w; %s goes on without this command", o.err, f.app)
 			}
 			if o.app.Ended() {
+				f.tidy(ctx, o.app)
 				return f.ended(o.app)
 			}
 			f.show(o)
@@ -304,6 +307,20 @@ func (f *follower) tell(event map[string]any, what, cause string) {
 	f.note("%-12s after %s%s", what, round(at), cause)
 }
 
+// tidy removes what a master that died could not: the staged files of its application.
+func (f *follower) tidy(ctx context.Context, app control.Application) {
+	if f.k == nil || app.State == "FINISHED" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tidyPatience)
+	defer cancel()
+	if files, err := f.k.files(); err == nil {
+		if err := submit.Forget(ctx, files, f.k.config, f.k.hadoop, f.k.user, app.ID); err != nil {
+			f.c.notef("%v; a later submission tries again", err)
+		}
+	}
+}
+
 func (f *follower) ended(app control.Application) error {
 	f.live.clear(f.c)
 	if f.answers != nil {
@@ -324,7 +341,7 @@ func (f *follower) ended(app control.Application) error {
 	case f.c.json():
 		return &exitError{code: exitFailed}
 	}
-	text := app.Diagnostics
+	text := app.Why()
 	if text == "" {
 		text = "no diagnostics; see yarn logs -applicationId " + app.ID.String()
 	}
@@ -334,7 +351,7 @@ func (f *follower) ended(app control.Application) error {
 // ask opens the question what an interrupt means, on a terminal; false: there is nobody to ask, the job is left alone.
 func (f *follower) ask(s os.Signal) bool {
 	f.live.clear(f.c)
-	if s == syscall.SIGTERM || !f.c.tty || f.c.json() || !f.c.inTTY {
+	if s != os.Interrupt || !f.c.tty || f.c.json() || !f.c.inTTY {
 		return false
 	}
 	f.question()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/thalweg/thalweg/am/control"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
 
 const whichJob = `
@@ -32,6 +33,7 @@ func (c *cli) listCommand() *cobra.Command {
 }
 
 type listed struct {
+	id          yarn.ApplicationID
 	Application string                `json:"applicationId,omitempty"`
 	Name        string                `json:"name,omitempty"`
 	User        string                `json:"user,omitempty"`
@@ -126,7 +128,7 @@ func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) 
 	}
 	rows := []listed{}
 	for _, a := range apps {
-		r := listed{Application: a.ID.String(), Name: a.Name, User: a.User, Queue: a.Queue, State: a.State, Final: a.Final, Web: a.Proxy, Started: a.Start.UnixMilli(), Diagnostics: a.Diagnostics, Jobs: []control.JobOverview{}}
+		r := listed{id: a.ID, Application: a.ID.String(), Name: a.Name, User: a.User, Queue: a.Queue, State: a.State, Final: a.Final, Web: a.Proxy, Started: a.Start.UnixMilli(), Diagnostics: a.Diagnostics, Jobs: []control.JobOverview{}}
 		if a.REST != "" {
 			rest := control.NewREST(a.REST, 5*time.Second)
 			jobs, err := rest.Jobs(ctx)

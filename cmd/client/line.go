@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ func count(n int64) string {
 type liveLine struct{ width int }
 
 func (l *liveLine) set(c *cli, text string) {
-	if f, ok := c.err.(*os.File); ok {
+	if f, ok := c.err.(interface{ Fd() uintptr }); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 1 && len(text) >= w { // a line that breaks cannot be written over
 			text = text[:w-1]
 		}

@@ -49,7 +49,7 @@ func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path strin
 		c.notef("warning: checkpoints of a job that runs here go to a temporary folder, which is removed at its end: keep them with -D%s=file:///...", config.CheckpointDir.Key)
 	}
 	cmd := exec.CommandContext(ctx, abs, args...) //nolint:gosec // the user's program
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.out, c.err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, inner(c.out), inner(c.err)
 	cmd.Env = append(os.Environ(), rpc.EnvConfig+"="+file, "THALWEG_LOG_LEVEL="+localLevel(c.getenv, cfg))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // Ctrl-C reaches the whole group already; SIGTERM to us must be passed on
 	cmd.WaitDelay = localGrace

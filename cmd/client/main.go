@@ -9,10 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,9 +22,34 @@ import (
 	"github.com/thalweg/thalweg/internal/version"
 )
 
+// ending are the signals that end a command in order: what it began and nobody can find is taken back.
+var ending = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+
+// outlet is standard output or error. A reader that has gone (| head -1) is as good as a SIGTERM, once.
+type outlet struct{ *os.File }
+
+var closedPipe sync.Once
+
+func (o outlet) Write(b []byte) (int, error) {
+	n, err := o.File.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		closedPipe.Do(func() { err = errors.Join(err, syscall.Kill(os.Getpid(), syscall.SIGTERM)) })
+	}
+	return n, err
+}
+
+// inner is the file behind an outlet, for a process that is to see the terminal.
+func inner(w io.Writer) io.Writer {
+	if o, ok := w.(outlet); ok {
+		return o.File
+	}
+	return w
+}
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	c := newCLI(os.Stdout, os.Stderr, os.Getenv)
+	ctx, stop := signal.NotifyContext(context.Background(), ending...)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // or the first write to a closed pipe would end the process where it stands
+	c := newCLI(outlet{os.Stdout}, outlet{os.Stderr}, os.Getenv)
 	code := c.execute(ctx, c.root(), os.Args[1:])
 	stop()
 	os.Exit(code)

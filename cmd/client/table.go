@@ -87,7 +87,7 @@ func problemLine(j control.JobOverview) string {
 
 // why is what YARN says about an application that waits for its master, or that has ended otherwise than well.
 func (r listed) why(whole bool) string {
-	app := control.Application{State: r.State, Final: r.Final, Diagnostics: r.Diagnostics}
+	app := control.Application{ID: r.id, State: r.State, Final: r.Final, Diagnostics: r.Diagnostics}
 	switch {
 	case r.Diagnostics == "" || app.Succeeded() || r.State == "RUNNING":
 		return ""
@@ -96,7 +96,7 @@ func (r listed) why(whole bool) string {
 	case whole:
 		return "why: " + r.Diagnostics
 	}
-	return "why: " + oneLine(r.Diagnostics)
+	return "why: " + oneLine(app.Why())
 }
 
 func since(ms int64) string {

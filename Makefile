@@ -44,6 +44,9 @@ MODULE := github.com/thalweg/thalweg
 RACED := ./runtime/... ./state/... ./connector/... ./checkpoint/... ./stream/...
 PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|checkpoint|stream|test/integration|test/faults|test/rig|fs/hdfs)(/|$$)')
 
+# Of what is tested against models and references, most of which are in runtime/operator.
+MODELS := $$(grep -rlE --include='*_test.go' 'pgregory.net/rapid|state/statetest' runtime state checkpoint serde am connector stream | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
 .PHONY: test test-unit test-model test-integration test-faults deps
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
@@ -57,11 +60,9 @@ CLOSING := grep --line-buffered -v -E '^=== |"message":"ipc connected"'
 
 test-unit: ## go vet and every test that needs no daemons, with the race detector where goroutines share a process
 	go vet ./...
-	go test $(RACE) -timeout 20m $(RACED)
-	go test -timeout 15m $(PLAIN)
-
-# Of what is tested against models and references, most of which are in runtime/operator.
-MODELS := $$(grep -rl --include='*_test.go' pgregory.net/rapid runtime state checkpoint serde am connector | xargs -n1 dirname | sort -u | sed 's,^,./,')
+	@# The race detector makes models ten times as slow and has little to see in them: a fifth of their examples; all of them run without it.
+	RAPID_CHECKS=$(if $(RACE),20,100) go test $(RACE) -timeout 20m $(RACED)
+	go test -timeout 15m $(PLAIN) $(if $(RACE),$(MODELS))
 
 test-model: ## operators, windows, joins, state and timers against plain models, N random runs of each: make test-model [N=1000] [SEED=7] [RUN=Join]
 	@n="$${N:-1000}"; seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; run="$${RUN:-Model|Reference}"; \

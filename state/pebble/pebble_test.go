@@ -37,19 +37,48 @@ var (
 	}}
 )
 
-func TestModel(t *testing.T)     { statetest.Model(t, plain) }
-func TestModelTiny(t *testing.T) { statetest.Model(t, tiny) }
-func TestExchange(t *testing.T)  { statetest.Model(t, heap, plain, tiny) }
+func TestModel(t *testing.T) {
+	t.Parallel()
+	statetest.Model(t, plain)
+}
+
+func TestModelTiny(t *testing.T) {
+	t.Parallel()
+	statetest.Model(t, tiny)
+}
+
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	statetest.Model(t, heap, plain, tiny)
+}
 
 func BenchmarkState(b *testing.B)      { statetest.Bench(b, plain, 512<<20) }
 func BenchmarkStateSmall(b *testing.B) { statetest.Bench(b, plain, 64<<20) }
 
-func TestSuite(t *testing.T)     { statetest.Suite(t, plain, heap) }
-func TestSuiteTiny(t *testing.T) { statetest.Suite(t, tiny, plain) }
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	statetest.Suite(t, plain, heap)
+}
 
-func TestMaps(t *testing.T)         { statetest.Maps(t, plain) }
-func TestMapsTiny(t *testing.T)     { statetest.Maps(t, tiny) }
-func TestMapsExchange(t *testing.T) { statetest.Maps(t, heap, plain, tiny) }
+func TestSuiteTiny(t *testing.T) {
+	t.Parallel()
+	statetest.Suite(t, tiny, plain)
+}
+
+func TestMaps(t *testing.T) {
+	t.Parallel()
+	statetest.Maps(t, plain)
+}
+
+func TestMapsTiny(t *testing.T) {
+	t.Parallel()
+	statetest.Maps(t, tiny)
+}
+
+func TestMapsExchange(t *testing.T) {
+	t.Parallel()
+	statetest.Maps(t, heap, plain, tiny)
+}
 
 // The cache counts what values really hold: large ones push each other out, though each is one entry.
 func TestCacheOfLargeValues(t *testing.T) {

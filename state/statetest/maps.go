@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/thalweg/thalweg/serde"
@@ -155,13 +154,13 @@ func (x *mapMachine) doMaps(t *rapid.T) {
 		case 1:
 			got, found, err := s.maps.Get(e, p.ns)
 			check(t, err)
-			if found != had || !cmp.Equal(got, old) {
+			if found != had || diff(got, old) != "" {
 				t.Fatalf("get %+v: %+v %v, want %+v %v", p, got, found, old, had)
 			}
 		case 2:
 			v, found, err := s.maps.Ref(e, p.ns)
 			check(t, err)
-			if found != had || !cmp.Equal(*v, old) {
+			if found != had || diff(*v, old) != "" {
 				t.Fatalf("ref %+v: %+v %v, want %+v %v", p, *v, found, old, had)
 			}
 			change(v)
@@ -255,10 +254,10 @@ func (x *mapMachine) sweep(t *rapid.T) {
 		}
 	}
 	timed, lists := x.scanTimed(t)
-	if d := cmp.Diff(x.timed, timed, cmp.AllowUnexported(place{})); d != "" {
+	if d := diff(x.timed, timed); d != "" {
 		t.Fatalf("%s: after the sweep (-model +got): %s", x.factory.Name, d)
 	}
-	if d := cmp.Diff(x.lists, lists); d != "" {
+	if d := diff(x.lists, lists); d != "" {
 		t.Fatalf("%s: lists after the sweep (-model +got): %s", x.factory.Name, d)
 	}
 }
@@ -300,7 +299,7 @@ func (x *mapMachine) compare(t *rapid.T) {
 			}))
 		}
 	}
-	if d := cmp.Diff(x.maps, got, cmp.AllowUnexported(place{})); d != "" {
+	if d := diff(x.maps, got); d != "" {
 		t.Fatalf("%s: maps differ (-model +got): %s", x.factory.Name, d)
 	}
 	byKey := map[place]map[string]Value{}
@@ -322,8 +321,8 @@ func (x *mapMachine) compare(t *rapid.T) {
 				one[strings.Clone(sub)] = copyValue(*v)
 				return nil
 			}))
-			if want := byKey[place{ns, k, ""}]; len(one) != len(want) || len(want) > 0 && !cmp.Equal(want, one) {
-				t.Fatalf("%s: map of %q in %d: %s", x.factory.Name, k, ns, cmp.Diff(want, one))
+			if want := byKey[place{ns, k, ""}]; len(one) != len(want) || len(want) > 0 && diff(want, one) != "" {
+				t.Fatalf("%s: map of %q in %d: %s", x.factory.Name, k, ns, diff(want, one))
 			}
 		}
 	}

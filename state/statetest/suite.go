@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/backend"
@@ -98,7 +96,7 @@ func drainTimers(t TB, c *Cluster, m *model) {
 			return nil
 		}))
 	}
-	if d := cmp.Diff(m.timers, got, cmp.AllowUnexported(timer{})); d != "" {
+	if d := diff(m.timers, got); d != "" {
 		t.Fatalf("%s: timers differ: %s", c.Factory.Name, d)
 	}
 }

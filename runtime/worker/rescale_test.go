@@ -51,6 +51,7 @@ func TestRestoreAtAnotherParallelism(t *testing.T) {
 			w.round()
 			second.until("a restart", func() bool { return second.details().Restarts == 1 })
 			second.until("every key to be counted 3 times", func() bool { return w.counted(3) })
+			second.running() // a subtask without keys may still be starting
 			second.trigger(jobmaster.TriggerRequest{Kind: jobmaster.TriggerCheckpoint})
 			w.fail.Store(true)
 			w.round()

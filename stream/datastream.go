@@ -76,6 +76,12 @@ func (s DataStream[T]) FilterRef(fn func(*T) bool) SingleOutputStreamOperator[T]
 	return next[T, T](s, "filter", "Filter", operator.FilterRef(fn))
 }
 
+// FilterMap makes a result of each record and keeps it when fn is true: the fastest way to pick some records and the fields that are needed
+// of them, since nothing is copied on the way. fn must not change v, and sets every field of the results that it keeps: r holds anything.
+func (s DataStream[T]) FilterMap[R any](fn func(v *T, r *R) bool) SingleOutputStreamOperator[R] {
+	return next[T, R](s, "filtermap", "FilterMap", operator.FilterMap(fn))
+}
+
 // TryMap applies fn to each record; an error fails the task.
 func (s DataStream[T]) TryMap[R any](fn func(T) (R, error)) SingleOutputStreamOperator[R] {
 	return next[T, R](s, "map", "Map", operator.TryMap(fn))

@@ -126,6 +126,8 @@ func TestBatchesEqualRecords(t *testing.T) {
 			Update(func(v *int64) { *v *= 2 }), Sink[int64](writerSink{writer})}
 		if rapid.Bool().Draw(rt, "records in between") {
 			ops[2] = Filter(func(v int64) bool { return v%3 != 0 })
+		} else if rapid.Bool().Draw(rt, "results of their own") {
+			ops[2] = FilterMap(func(v, r *int64) bool { *r = *v; return *v%3 != 0 })
 		}
 		var made []Operator
 		var out any
@@ -192,4 +194,75 @@ func TestWatermarkOfTheEarliestTimes(t *testing.T) {
 			t.Errorf("event time %d: watermark %d, want %d", c.ts, got, c.want)
 		}
 	}
+}
+
+// TestTeeOfBatches: each of several receivers gets the records as they came, whichever of them take batches and change them.
+func TestTeeOfBatches(t *testing.T) {
+	context := func() *Context {
+		return &Context{Services: &services{}, Name: "op", Parallelism: 1, MaxParallelism: 128, Config: config.Configuration{}, Logger: zerolog.Nop(), Metrics: noMetrics{}, Mark: &Marker{}}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		var outs []any
+		var sinks []*sink[int64]
+		var factors []int64
+		for range rapid.IntRange(2, 4).Draw(rt, "receivers") {
+			s := &sink[int64]{}
+			sinks = append(sinks, s)
+			factor := int64(1)
+			var f Factory
+			switch rapid.IntRange(0, 2).Draw(rt, "kind") {
+			case 0:
+				outs, factors = append(outs, Receiver[int64](s)), append(factors, factor)
+				continue
+			case 1:
+				factor = 2
+				f = Update(func(v *int64) { *v *= 2 })
+			case 2:
+				factor = 3
+				f = FilterMap(func(v, r *int64) bool { *r = *v * 3; return true })
+			}
+			op, err := f.New(context(), Receiver[int64](s))
+			if err != nil {
+				rt.Fatal(err)
+			}
+			outs, factors = append(outs, op.Input(0)), append(factors, factor)
+		}
+		typ, err := TypeOf[int64]()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		all, err := typ.Tee(outs)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		var want []element[int64]
+		for range rapid.IntRange(1, 4).Draw(rt, "batches") {
+			vs := rapid.SliceOfN(rapid.Int64Range(-100, 100), 1, 6).Draw(rt, "records")
+			var ts []int64
+			if rapid.Bool().Draw(rt, "timed") {
+				ts = rapid.SliceOfN(rapid.Int64Range(0, 100), len(vs), len(vs)).Draw(rt, "times")
+			}
+			for i, v := range vs {
+				want = append(want, element[int64]{v: v, ts: timeOf(ts, i)})
+			}
+			if rapid.Bool().Draw(rt, "one by one") {
+				err = oneByOne[int64]{all.(Receiver[int64])}.ProcessBatch(vs, ts)
+			} else {
+				err = inBatches(all.(Receiver[int64])).ProcessBatch(vs, ts)
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
+		}
+		for i, s := range sinks {
+			for n := range min(len(s.got), len(want)) {
+				if e := want[n]; s.got[n] != (element[int64]{v: e.v * factors[i], ts: e.ts}) {
+					rt.Fatalf("receiver %d got %v of %v", i, s.got, want)
+				}
+			}
+			if len(s.got) != len(want) {
+				rt.Fatalf("receiver %d got %d of %d", i, len(s.got), len(want))
+			}
+		}
+	})
 }

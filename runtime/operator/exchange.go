@@ -109,7 +109,7 @@ func (t recordType[T]) Tee(outs []any) (any, error) {
 		}
 		all[i] = r
 	}
-	return Receiver[T](all), nil
+	return Receiver[T](newTee(all)), nil
 }
 
 func (t recordType[T]) Writer(part *network.Partition, n, subtask, maxParallelism int, p graph.Partitioner, keyer any, flushEach bool) (any, error) {

@@ -187,6 +187,51 @@ func (t tee[T]) Idle(idle bool) error {
 	return nil
 }
 
+// batchReader is a BatchReceiver that leaves both slices as they are.
+type batchReader interface{ readsOnly() }
+
+// ProcessBatch hands the batch to each receiver in turn: one that may change it gets a copy.
+func (t *teeBatches[T]) ProcessBatch(vs []T, ts []int64) error {
+	for i, b := range t.batches {
+		v, s := vs, ts
+		if t.change[i] {
+			t.vs = append(t.vs[:0], vs...)
+			v = t.vs
+			if ts != nil {
+				t.ts = append(t.ts[:0], ts...)
+				s = t.ts
+			}
+		}
+		if err := b.ProcessBatch(v, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// teeBatches is a tee that takes batches.
+type teeBatches[T any] struct {
+	tee[T]
+	batches []BatchReceiver[T]
+	change  []bool // the receiver may change what it gets, and is not the last
+	vs      []T
+	ts      []int64
+}
+
+func newTee[T any](all tee[T]) *teeBatches[T] {
+	t := &teeBatches[T]{tee: all}
+	for i, r := range all {
+		b, takes := r.(BatchReceiver[T])
+		if !takes {
+			b = oneByOne[T]{r}
+		}
+		_, reads := b.(batchReader)
+		t.batches = append(t.batches, b)
+		t.change = append(t.change, takes && !reads && i < len(all)-1)
+	}
+	return t
+}
+
 // discard is where records go that no operator takes.
 type discard[T any] struct{}
 

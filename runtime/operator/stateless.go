@@ -174,3 +174,51 @@ func (o *filterRefOp[T]) ProcessBatch(vs []T, ts []int64) error {
 	}
 	return o.next.ProcessBatch(vs[:kept], ts)
 }
+
+// FilterMap makes a result of each record, in place, and keeps it when fn is true. r holds anything: fn sets every field of what it keeps.
+func FilterMap[T, R any](fn func(v *T, r *R) bool) Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		p, err := newPass[R](ctx, out)
+		return &filterMapOp[T, R]{pass: p, next: inBatches(p.out), fn: fn}, err
+	})
+}
+
+type filterMapOp[T, R any] struct {
+	pass[R]
+	next BatchReceiver[R]
+	fn   func(*T, *R) bool
+	one  single[T]
+	made []R
+	ts   []int64
+}
+
+func (o *filterMapOp[T, R]) Input(int) any { return Receiver[T](o) }
+
+func (o *filterMapOp[T, R]) Process(v T, m Meta) error { return o.ProcessBatch(o.one.batch(v, m)) }
+
+// readsOnly implements batchReader.
+func (o *filterMapOp[T, R]) readsOnly() {}
+
+func (o *filterMapOp[T, R]) ProcessBatch(vs []T, ts []int64) error {
+	o.ctx.Enter()
+	if len(o.made) < len(vs) {
+		o.made, o.ts = make([]R, len(vs)), make([]int64, len(vs))
+	}
+	kept := 0
+	for i := range vs {
+		if !o.fn(&vs[i], &o.made[kept]) {
+			continue
+		}
+		if ts != nil {
+			o.ts[kept] = ts[i]
+		}
+		kept++
+	}
+	if kept == 0 {
+		return nil
+	}
+	if ts == nil {
+		return o.next.ProcessBatch(o.made[:kept], nil)
+	}
+	return o.next.ProcessBatch(o.made[:kept], o.ts[:kept])
+}

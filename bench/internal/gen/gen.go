@@ -1,7 +1,9 @@
-// Package gen makes the events of the throughput cases and computes their results the plain way. Layer: bench; imports nothing of ours.
+// Package gen makes the events of the throughput cases and computes their results the plain way. Layer: bench.
 //
 // Event n is a pure function of n, here as in bench/flink (thalweg.bench.Event), so both engines see the same stream.
 package gen
+
+import "github.com/thalweg/thalweg/bench/internal/tally"
 
 // Event is one generated record.
 type Event struct {
@@ -71,12 +73,9 @@ func (e *Event) Sum() int64 { return e.Value }
 // Sum is a result's part in a checksum.
 func (c *Count) Sum() int64 { return int64(mix(uint64(c.Key+c.Start*31))) * c.Count }
 
-// Tally is what arrived at a sink: the number of records and the sum of their checksums, modulo 2^64.
-type Tally struct{ Count, Sum int64 }
-
 // Expected computes the tally of a case ("generator", "chain" or "window") of so many events; window is in milliseconds.
-func Expected(kind string, events, keys, window int64) Tally {
-	var t Tally
+func Expected(kind string, events, keys, window int64) tally.Tally {
+	var t tally.Tally
 	if kind == "window" {
 		return expectedWindows(events, keys, window)
 	}
@@ -93,8 +92,8 @@ func Expected(kind string, events, keys, window int64) Tally {
 	return t
 }
 
-func expectedWindows(events, keys, window int64) Tally {
-	var t Tally
+func expectedWindows(events, keys, window int64) tally.Tally {
+	var t tally.Tally
 	counts := make([]int64, keys)
 	var at int64
 	closeWindow := func() {

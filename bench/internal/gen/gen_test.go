@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/thalweg/thalweg/bench/internal/tally"
 )
 
 // The plain computation of windows agrees with one that knows nothing of their order.
@@ -17,7 +19,7 @@ func TestExpectedWindows(t *testing.T) {
 			e := Make(n, keys)
 			all[[2]int64{e.Key, e.At / window * window}]++
 		}
-		var want Tally
+		var want tally.Tally
 		for k, n := range all {
 			want.Count++
 			want.Sum += (&Count{k[0], k[1], n}).Sum()

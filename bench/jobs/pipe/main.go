@@ -11,6 +11,7 @@ import (
 
 	"github.com/thalweg/thalweg/bench/internal/gen"
 	"github.com/thalweg/thalweg/bench/internal/profile"
+	"github.com/thalweg/thalweg/bench/internal/tally"
 	"github.com/thalweg/thalweg/connector/datagen"
 	"github.com/thalweg/thalweg/stream"
 )
@@ -39,17 +40,17 @@ func build(env *stream.Environment) error {
 	in := env.FromSource(src, wm, "events").UID("events")
 	switch *kind {
 	case "generator":
-		in.SinkTo(tally[gen.Event]{*result, (*gen.Event).Sum}).UID("out")
+		in.SinkTo(tally.Sink[gen.Event]{Dir: *result, Sum: (*gen.Event).Sum}).UID("out")
 	case "chain":
 		in.Update(gen.Map).UID("map").FilterRef(gen.Keep).UID("filter").
-			SinkTo(tally[gen.Event]{*result, (*gen.Event).Sum}).UID("out")
+			SinkTo(tally.Sink[gen.Event]{Dir: *result, Sum: (*gen.Event).Sum}).UID("out")
 	case "window":
 		in.KeyBy(func(e gen.Event) int64 { return e.Key }).
 			Window(stream.TumblingEventTime(*window)).
 			Aggregate(stream.Count[gen.Event](), func(k int64, w stream.TimeWindow, n int64) gen.Count {
 				return gen.Count{Key: k, Start: w.Start.UnixMilli(), Count: n}
 			}).UID("count").
-			SinkTo(tally[gen.Count]{*result, (*gen.Count).Sum}).UID("out")
+			SinkTo(tally.Sink[gen.Count]{Dir: *result, Sum: (*gen.Count).Sum}).UID("out")
 	case "start":
 		in.KeyBy(func(e gen.Event) int64 { return e.Key }).
 			Reduce(func(a, b gen.Event) gen.Event { b.Value += a.Value; return b }).UID("sum").

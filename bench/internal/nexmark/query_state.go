@@ -1,0 +1,258 @@
+package nexmark
+
+import (
+	"github.com/thalweg/thalweg/bench/internal/tally"
+	"github.com/thalweg/thalweg/stream"
+)
+
+// visit is a bid of queries 15 and 16.
+type visit struct {
+	Auction, Bidder, Price, Time int64
+	Channel                      string
+}
+
+// section is the key of queries 15 and 16: a day, of one channel or of all.
+type section struct {
+	Channel string
+	Day     int64
+}
+
+func visits(events stream.DataStream[Event], byChannel bool) stream.DataStream[Update[Visits]] {
+	return events.FilterMap(func(e *Event, r *visit) bool {
+		if e.Kind != KindBid {
+			return false
+		}
+		b := &e.Bid
+		*r = visit{b.Auction, b.Bidder, b.Price, b.Time, ""}
+		if byChannel {
+			r.Channel = b.Channel
+		}
+		return true
+	}).UID("bids").KeyBy(func(v visit) section { return section{v.Channel, v.Time / dayMS} }).
+		Process(func() stream.KeyedProcessFunction[section, visit, Update[Visits]] {
+			return &distinct{byChannel: byChannel}
+		}).UID("distinct").DataStream
+}
+
+func q15(events stream.DataStream[Event], dir string) { sinkUpdates(visits(events, false), dir) }
+
+func q16(events stream.DataStream[Event], dir string) { sinkUpdates(visits(events, true), dir) }
+
+// distinct counts bids, bidders and auctions by price band: who was seen in which bands is one mask each.
+type distinct struct {
+	stream.NoTimers[section, Update[Visits]]
+	byChannel         bool
+	counts            stream.ValueState[counts]
+	bidders, auctions stream.MapState[int64, uint8]
+	days              days
+}
+
+// counts are the numbers of a Visits.
+type counts struct {
+	Bids, Bidders, Auctions Bands
+	Latest                  int64 // time of the latest bid
+}
+
+func (f *distinct) Open(rt *stream.RuntimeContext[section]) (err error) {
+	if f.counts, err = rt.ValueState[counts]("counts"); err != nil {
+		return err
+	}
+	if f.bidders, err = rt.MapState[int64, uint8]("bidders"); err != nil {
+		return err
+	}
+	f.auctions, err = rt.MapState[int64, uint8]("auctions")
+	return err
+}
+
+func (f *distinct) ProcessElement(ctx *stream.KeyedContext[section], v visit, out *stream.Collector[Update[Visits]]) error {
+	c, found, err := f.counts.Value()
+	if err != nil {
+		return err
+	}
+	u := Update[Visits]{Replaces: found}
+	if found {
+		f.row(ctx.Key().Channel, v.Time, &c, &u.Old)
+	}
+	at := band(v.Price)
+	c.Bids.add(true, at)
+	c.Latest = max(c.Latest, v.Time)
+	if err := see(f.bidders, v.Bidder, at, &c.Bidders); err != nil {
+		return err
+	}
+	if err := see(f.auctions, v.Auction, at, &c.Auctions); err != nil {
+		return err
+	}
+	f.row(ctx.Key().Channel, v.Time, &c, &u.New)
+	out.Collect(u)
+	return f.counts.Update(c)
+}
+
+func (f *distinct) row(channel string, at int64, c *counts, r *Visits) {
+	r.Channel, r.Day = channel, f.days.of(at)
+	if f.byChannel {
+		r.Minute = minuteOf(c.Latest)
+	}
+	r.Bids, r.Bidders, r.Auctions = c.Bids, c.Bidders, c.Auctions
+}
+
+// see notes that id was seen in a band and counts it where that is new.
+func see(seen stream.MapState[int64, uint8], id int64, band int, n *Bands) error {
+	mask, found, err := seen.Get(id)
+	if err != nil {
+		return err
+	}
+	bit := uint8(1) << band
+	if mask&bit != 0 {
+		return nil
+	}
+	n.add(!found, band)
+	return seen.Put(id, mask|bit)
+}
+
+// auctionDay is the key of query 17.
+type auctionDay struct{ Auction, Day int64 }
+
+// q17 keeps a row of numbers of each auction and day.
+func q17(events stream.DataStream[Event], dir string) {
+	stats := events.FilterMap(func(e *Event, r *price) bool {
+		*r = price{e.Bid.Auction, e.Bid.Price, e.Bid.Time}
+		return e.Kind == KindBid
+	}).UID("bids").KeyBy(func(p price) auctionDay { return auctionDay{p.Auction, p.Time / dayMS} }).
+		Process(func() stream.KeyedProcessFunction[auctionDay, price, Update[Daily]] { return &daily{} }).UID("daily")
+	sinkUpdates(stats.DataStream, dir)
+}
+
+type daily struct {
+	stream.NoTimers[auctionDay, Update[Daily]]
+	stats stream.ValueState[stats]
+	days  days
+}
+
+type stats struct {
+	Bids          Bands
+	Min, Max, Sum int64
+}
+
+func (s *stats) add(price int64) {
+	if s.Bids.All == 0 || price < s.Min {
+		s.Min = price
+	}
+	s.Max = max(s.Max, price)
+	s.Sum += price
+	s.Bids.add(true, band(price))
+}
+
+func (s *stats) row(auction int64, day string) Daily {
+	return Daily{auction, day, s.Bids, s.Min, s.Max, s.Sum / s.Bids.All, s.Sum}
+}
+
+func (f *daily) Open(rt *stream.RuntimeContext[auctionDay]) (err error) {
+	f.stats, err = rt.ValueState[stats]("stats")
+	return err
+}
+
+func (f *daily) ProcessElement(_ *stream.KeyedContext[auctionDay], p price, out *stream.Collector[Update[Daily]]) error {
+	s, found, err := f.stats.Value()
+	if err != nil {
+		return err
+	}
+	day := f.days.of(p.Time)
+	u := Update[Daily]{Replaces: found}
+	if found {
+		u.Old = s.row(p.Auction, day)
+	}
+	s.add(p.Price)
+	u.New = s.row(p.Auction, day)
+	out.Collect(u)
+	return f.stats.Update(s)
+}
+
+// bidOf gives the bids.
+func bidOf(e *Event, r *Bid) bool {
+	if e.Kind != KindBid {
+		return false
+	}
+	*r = e.Bid
+	return true
+}
+
+// pair is the key of query 18.
+type pair struct{ Bidder, Auction int64 }
+
+// q18 keeps the time of the last bid of each pair; a later one replaces it.
+func q18(events stream.DataStream[Event], dir string) {
+	last := events.FilterMap(bidOf).UID("bids").KeyBy(func(b Bid) pair { return pair{b.Bidder, b.Auction} }).
+		Process(func() stream.KeyedProcessFunction[pair, Bid, LastBid] { return &lastBid{} }).UID("last")
+	last.SinkTo(tally.Sink[LastBid]{Dir: dir, Sum: (*LastBid).Sum, Count: (*LastBid).Count}).UID("out")
+}
+
+type lastBid struct {
+	stream.NoTimers[pair, LastBid]
+	at stream.ValueState[int64]
+}
+
+func (f *lastBid) Open(rt *stream.RuntimeContext[pair]) (err error) {
+	f.at, err = rt.ValueState[int64]("at")
+	return err
+}
+
+func (f *lastBid) ProcessElement(_ *stream.KeyedContext[pair], b Bid, out *stream.Collector[LastBid]) error {
+	at, _, err := f.at.Value()
+	if err != nil || b.Time < at {
+		return err
+	}
+	out.Collect(LastBid{b, at})
+	return f.at.Update(b.Time)
+}
+
+// tenth is how many bids query 19 keeps.
+const tenth = 10
+
+// q19 keeps the highest bids of each auction and, apart from them, the least of their prices: most bids are turned down by that alone.
+func q19(events stream.DataStream[Event], dir string) {
+	ranked := events.FilterMap(bidOf).UID("bids").KeyBy(func(b Bid) int64 { return b.Auction }).
+		Process(func() stream.KeyedProcessFunction[int64, Bid, Ranked] { return &ranks{} }).UID("ranks")
+	ranked.SinkTo(tally.Sink[Ranked]{Dir: dir, Sum: (*Ranked).Sum, Count: (*Ranked).Count}).UID("out")
+}
+
+type ranks struct {
+	stream.NoTimers[int64, Ranked]
+	least stream.ValueState[int64] // of ten bids; none while there are fewer
+	bids  stream.ValueState[[]Bid]
+}
+
+func (f *ranks) Open(rt *stream.RuntimeContext[int64]) (err error) {
+	if f.least, err = rt.ValueState[int64]("least"); err != nil {
+		return err
+	}
+	f.bids, err = rt.ValueState[[]Bid]("bids")
+	return err
+}
+
+func (f *ranks) ProcessElement(_ *stream.KeyedContext[int64], b Bid, out *stream.Collector[Ranked]) error {
+	least, full, err := f.least.Value()
+	if err != nil || full && b.Price <= least {
+		return err
+	}
+	bids, _, err := f.bids.Value()
+	if err != nil {
+		return err
+	}
+	at := len(bids)
+	for at > 0 && bids[at-1].Price < b.Price {
+		at--
+	}
+	updated := append(append(append(make([]Bid, 0, tenth+1), bids[:at]...), b), bids[at:]...)
+	updated = updated[:min(len(updated), tenth)]
+	for i := at; i < len(updated); i++ {
+		r := Ranked{Bid: updated[i], Rank: int64(i + 1)}
+		if i < len(bids) {
+			r.Previous = bids[i].Price
+		}
+		out.Collect(r)
+	}
+	if err := f.bids.Update(updated); err != nil || len(updated) < tenth {
+		return err
+	}
+	return f.least.Update(updated[tenth-1].Price)
+}

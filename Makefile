@@ -113,9 +113,12 @@ cluster-clean: ## stop the cluster and remove all its files but the jars
 
 ##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)
 
-.PHONY: bench bench-start
+.PHONY: bench bench-nexmark bench-start
 bench: build ## throughput and memory of each case, both engines in turn: make bench [ARGS="-pairs 5 -cases chain -save"]
 	@go run ./bench/cmd/bench $(ARGS)
+
+bench-nexmark: ## Nexmark, each query beside Flink: make bench-nexmark [ARGS="-cases q5/*/replay/p1/*/100k -resume q5.jsonl"]
+	@go run ./bench/cmd/bench -suite nexmark $(ARGS)
 
 bench-start: build ## command to first record on YARN, both in turn, with the phases of ours: make bench-start [ARGS="-runs 3"]
 	@go run ./bench/cmd/start $(ARGS)

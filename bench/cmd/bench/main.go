@@ -1,9 +1,10 @@
 // Command bench measures the throughput of Thalweg side by side with Apache Flink: see bench/README.md.
 //
-//	bench [-cases generator,chain,window-hashmap,window-disk,kafka] [-pairs 3] [-scale 1] [-o text|json] [-save]
+//	bench [-suite throughput|nexmark] [-cases generator,chain,...] [-pairs 3] [-scale 1] [-resume FILE] [-o text|json] [-save]
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,11 +21,13 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/flink"
-	"github.com/thalweg/thalweg/bench/internal/gen"
+	"github.com/thalweg/thalweg/bench/internal/tally"
 )
 
 type options struct {
-	cases   []string
+	suite   string
+	cases   []testCase
+	resume  string
 	pairs   int
 	scale   float64
 	output  string
@@ -50,8 +54,9 @@ func parse(args []string, errw io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(errw)
-	names := strings.Join(caseNames(), ",")
-	list := f.String("cases", names, "cases to run, comma separated")
+	f.StringVar(&o.suite, "suite", "throughput", "throughput or nexmark")
+	list := f.String("cases", "", "cases to run, comma separated, with * and ? in their names; default: the suite's headline cases")
+	f.StringVar(&o.resume, "resume", "", "file that each case's result is added to; cases that it has already are not run again")
 	f.IntVar(&o.pairs, "pairs", 3, "pairs of runs of each case")
 	f.Float64Var(&o.scale, "scale", 1, "factor on the numbers of events")
 	f.StringVar(&o.output, "o", "text", "text or json")
@@ -62,11 +67,9 @@ func parse(args []string, errw io.Writer) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	o.cases = strings.Split(*list, ",")
-	for _, c := range o.cases {
-		if !slices.Contains(caseNames(), c) {
-			return o, fmt.Errorf("no case %q: want some of %s", c, names)
-		}
+	var err error
+	if o.cases, err = choose(o.suite, *list); err != nil {
+		return o, err
 	}
 	switch {
 	case f.NArg() > 0:
@@ -92,12 +95,20 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	defer b.close()
 	rep := newReport(ctx, b)
-	for _, c := range cases() {
-		if !slices.Contains(o.cases, c.name) {
+	done, err := loadResults(o.resume)
+	if err != nil {
+		return err
+	}
+	for _, c := range o.cases {
+		if res, ok := done[c.name]; ok {
+			rep.add(res, c.group, nil)
 			continue
 		}
 		res, err := b.measure(ctx, c)
-		rep.add(res, err)
+		rep.add(res, c.group, err)
+		if err == nil {
+			err = saveResult(o.resume, res)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -119,17 +130,102 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return errors.Join(err, rep.failed()) // the report has the causes
 }
 
+// choose finds the cases of a suite by name.
+func choose(suite, list string) ([]testCase, error) {
+	var all []testCase
+	switch suite {
+	case "throughput":
+		all = throughputCases()
+		if list == "" {
+			return all, nil
+		}
+	case "nexmark":
+		all = nexmarkCases()
+		if list == "" {
+			return headline(all), nil
+		}
+	default:
+		return nil, fmt.Errorf("-suite %s: want throughput or nexmark", suite)
+	}
+	var chosen []testCase
+	for p := range strings.SplitSeq(list, ",") {
+		n := len(chosen)
+		for _, c := range all {
+			ok, err := path.Match(p, c.name)
+			if err != nil {
+				return nil, fmt.Errorf("-cases %s: %w", p, err)
+			}
+			if ok && !slices.ContainsFunc(chosen, func(o testCase) bool { return o.name == c.name }) {
+				chosen = append(chosen, c)
+			}
+		}
+		if len(chosen) == n {
+			var names []string
+			for _, c := range all {
+				names = append(names, c.name)
+			}
+			const some = 12
+			if len(names) > some {
+				names = append(names[:some], fmt.Sprintf("and %d more", len(names)-some))
+			}
+			return nil, fmt.Errorf("no case %q that is not chosen already: there are %s", p, strings.Join(names, " "))
+		}
+	}
+	return chosen, nil
+}
+
+// loadResults reads the results of an earlier run, one a line.
+func loadResults(file string) (map[string]result, error) {
+	done := map[string]result{}
+	if file == "" {
+		return done, nil
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return done, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(text) {
+		var r result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("-resume %s: %w", file, err)
+		}
+		done[r.Name] = r
+	}
+	return done, nil
+}
+
+// saveResult adds a result.
+func saveResult(file string, r result) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	return errors.Join(err, f.Close())
+}
+
 // bench is one run of the command.
 type bench struct {
 	options
-	root    string // the checkout
-	dir     string // scratch
-	bin     string // the product's programs
-	pipe    string // the job of the local cases
-	flink   *flink.Home
-	out     io.Writer
-	begin   time.Time
-	tallies map[string]gen.Tally
+	root     string // the checkout
+	dir      string // scratch
+	data     string // files that are kept
+	bin      string // the product's programs
+	programs map[string]string
+	flink    *flink.Home
+	out      io.Writer
+	begin    time.Time
+	tallies  map[string]tally.Tally
 }
 
 func (b *bench) logf(format string, args ...any) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 // report is what a run of the command came to.
 type report struct {
+	Suite   string   `json:"suite"`
 	Date    string   `json:"date"`
 	Commit  string   `json:"commit"`
 	Machine string   `json:"machine"`
@@ -27,7 +29,18 @@ type report struct {
 	Took    string   `json:"took"`
 	Cases   []result `json:"cases"`
 	Ratios  []ratio  `json:"ratios"`
+	Groups  []*goals `json:"groups,omitempty"`
 	errs    []error
+}
+
+// goals are what a group of cases came to: over the medians of its cases.
+type goals struct {
+	Group   string      `json:"group"`
+	Median  float64     `json:"goal_median"`
+	Least   float64     `json:"goal_least"`
+	Ratios  []float64   `json:"ratios"`
+	Range   stats.Range `json:"range"`
+	Reached bool        `json:"reached"`
 }
 
 // ratio is ours over Flink's events per CPU second, pair by pair.
@@ -42,11 +55,11 @@ type ratio struct {
 
 func newReport(ctx context.Context, b *bench) *report {
 	return &report{
-		Date: b.begin.UTC().Format(time.RFC3339), Commit: machine.Commit(ctx, b.root), Machine: machine.Describe(), Go: runtime.Version(), Flink: flink.Version, Pairs: b.pairs, Scale: b.scale,
+		Suite: b.suite, Date: b.begin.UTC().Format(time.RFC3339), Commit: machine.Commit(ctx, b.root), Machine: machine.Describe(), Go: runtime.Version(), Flink: flink.Version, Pairs: b.pairs, Scale: b.scale,
 	}
 }
 
-func (r *report) add(res result, err error) {
+func (r *report) add(res result, g *group, err error) {
 	if err != nil {
 		res.Error = err.Error()
 		r.errs = append(r.errs, err)
@@ -64,6 +77,36 @@ func (r *report) add(res result, err error) {
 	x := ratio{Case: res.Name, CPU: stats.Of(cpu...), Wall: stats.Of(wall...), Memory: stats.Of(mem...), Goal: res.Goal}
 	x.Reached = x.CPU.Median >= x.Goal
 	r.Ratios = append(r.Ratios, x)
+	if g != nil {
+		r.grouped(g, x.CPU.Median)
+	}
+}
+
+func (r *report) grouped(g *group, v float64) {
+	i := slices.IndexFunc(r.Groups, func(o *goals) bool { return o.Group == g.name })
+	if i < 0 {
+		i = len(r.Groups)
+		r.Groups = append(r.Groups, &goals{Group: g.name, Median: g.median, Least: g.least})
+	}
+	o := r.Groups[i]
+	o.Ratios = append(o.Ratios, v)
+	o.Range = stats.Of(o.Ratios...)
+	o.Reached = o.Range.Median >= o.Median && o.Range.Min >= o.Least
+}
+
+func (r *report) groups() stats.Table {
+	t := stats.Table{Head: []string{"group", "cases", "median of the cases' ratios (smallest-largest)", "goal", ""}}
+	for _, g := range r.Groups {
+		goal, verdict := fmt.Sprintf("median >= %g", g.Median), "missed"
+		if g.Least > 0 {
+			goal += fmt.Sprintf(", none < %g", g.Least)
+		}
+		if g.Reached {
+			verdict = "reached"
+		}
+		t.Add(g.Group, fmt.Sprint(len(g.Ratios)), g.Range.Text(2), goal, verdict)
+	}
+	return t
 }
 
 // failed joins the cases that are void.
@@ -99,7 +142,7 @@ func rangeOf(all []sample, f func(sample) float64) stats.Range {
 }
 
 func (r *report) tables() (figures, ratios stats.Table) {
-	figures.Head = []string{"case", "engine", "events", "events/s", "CPU s", "events per CPU s", "peak MiB", "other CPU s", "broker CPU s", "start CPU s"}
+	figures.Head = []string{"case", "engine", "events", "events/s", "CPU s", "events per CPU s", "peak MiB", "allocs per event", "other CPU s", "broker CPU s", "start CPU s"}
 	for _, res := range r.Cases {
 		if res.Error != "" {
 			figures.Add(res.Name, "void")
@@ -119,7 +162,7 @@ func (r *report) tables() (figures, ratios stats.Table) {
 			}
 			figures.Add(res.Name, side, thousands(float64(all[0].Events)), rangeOf(all, sample.perSecond).Text(0),
 				rangeOf(all, func(s sample) float64 { return s.CPU }).Text(1), rangeOf(all, sample.perCPUSecond).Text(0),
-				rangeOf(all, func(s sample) float64 { return s.Peak }).Text(0), rangeOf(all, func(s sample) float64 { return s.Other }).Text(1),
+				rangeOf(all, func(s sample) float64 { return s.Peak }).Text(0), allocs(all), rangeOf(all, func(s sample) float64 { return s.Other }).Text(1),
 				optional(func(s sample) float64 { return s.Broker }), optional(func(s sample) float64 { return s.Start }))
 		}
 	}
@@ -143,6 +186,15 @@ func (r *report) tables() (figures, ratios stats.Table) {
 	return figures, ratios
 }
 
+// allocs is how many allocations an event costs, where that is counted.
+func allocs(all []sample) string {
+	r := rangeOf(all, func(s sample) float64 { return s.Allocs })
+	if r.Max == 0 {
+		return "-"
+	}
+	return stats.Number(r.Median, 4)
+}
+
 func (r *report) heading() string {
 	return fmt.Sprintf("Thalweg %s (%s) beside Apache Flink %s; %s; %s; took %s", r.Commit, r.Go, r.Flink, r.Machine, r.Date, r.Took)
 }
@@ -157,11 +209,14 @@ func (r *report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.heading())
 	for _, c := range r.Cases {
-		fmt.Fprintf(&b, "%-15s %s, parallelism %d\n", c.Name, c.Title, c.Parallelism)
+		fmt.Fprintf(&b, "%-32s %s, parallelism %d\n", c.Name, c.Title, c.Parallelism)
 	}
 	fmt.Fprintf(&b, "\n%s", figures.Text())
 	if len(ratios.Rows) > 0 {
 		fmt.Fprintf(&b, "\n%s", ratios.Text())
+	}
+	if g := r.groups(); len(g.Rows) > 0 {
+		fmt.Fprintf(&b, "\n%s", g.Text())
 	}
 	fmt.Fprintf(&b, "\n%s", legend)
 	for _, c := range r.Cases {
@@ -180,7 +235,11 @@ func (r *report) save(dir string, progress io.Writer) error {
 	for _, c := range r.Cases {
 		fmt.Fprintf(&b, "- `%s`: %s, parallelism %d\n", c.Name, c.Title, c.Parallelism)
 	}
-	fmt.Fprintf(&b, "\n%s\n%s\n%s", figures.Markdown(), ratios.Markdown(), legend)
+	fmt.Fprintf(&b, "\n%s\n%s\n", figures.Markdown(), ratios.Markdown())
+	if g := r.groups(); len(g.Rows) > 0 {
+		fmt.Fprintf(&b, "%s\n", g.Markdown())
+	}
+	b.WriteString(legend)
 	for _, c := range r.Cases {
 		if c.Error != "" {
 			fmt.Fprintf(&b, "\n`%s` is void:\n\n```\n%s\n```\n", c.Name, c.Error)
@@ -189,7 +248,7 @@ func (r *report) save(dir string, progress io.Writer) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	path := filepath.Join(dir, "throughput-"+strings.NewReplacer(":", "", "-", "").Replace(r.Date)+".md")
+	path := filepath.Join(dir, r.Suite+"-"+strings.NewReplacer(":", "", "-", "").Replace(r.Date)+".md")
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 		return err
 	}

@@ -20,9 +20,12 @@ type REST struct {
 	http *http.Client
 }
 
+// submitWait is how long a request may take: a submission plans the job, which takes Flink's SQL seconds.
+const submitWait = 2 * time.Minute
+
 // NewREST makes a client for a base URL.
 func NewREST(base string) *REST {
-	return &REST{base: strings.TrimSuffix(base, "/"), http: &http.Client{Timeout: 10 * time.Second}}
+	return &REST{base: strings.TrimSuffix(base, "/"), http: &http.Client{Timeout: submitWait}}
 }
 
 // Get reads a path into v.

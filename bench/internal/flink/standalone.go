@@ -129,8 +129,11 @@ func (h *Home) params(ctx context.Context, conf, what string) (jvm, dynamic []st
 	return lines[0], dynamic, nil
 }
 
-// PIDs are the two processes.
-func (s *Standalone) PIDs() []int { return []int{s.jm.Process.Pid, s.tm.Process.Pid} }
+// JobManager and TaskManager are the two processes.
+func (s *Standalone) JobManager() int { return s.jm.Process.Pid }
+
+// TaskManager is the other one.
+func (s *Standalone) TaskManager() int { return s.tm.Process.Pid }
 
 // Stop ends the two processes.
 func (s *Standalone) Stop() error {
@@ -158,14 +161,16 @@ func (s *Standalone) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Run runs a class of the benchmark's jar to its end and returns the time between RUNNING and FINISHED by the JobManager's clock.
-func (s *Standalone) Run(ctx context.Context, class string, parallelism int, args ...string) (time.Duration, error) {
-	id, err := s.REST.RunJar(ctx, s.jar, class, parallelism, args)
-	if err != nil {
-		return 0, err
-	}
+// Submit plans a class of the benchmark's jar, in the JobManager, and starts it.
+func (s *Standalone) Submit(ctx context.Context, class string, parallelism int, args ...string) (id string, err error) {
+	return s.REST.RunJar(ctx, s.jar, class, parallelism, args)
+}
+
+// Wait waits for a job's end and returns the time between RUNNING and FINISHED by the JobManager's clock.
+func (s *Standalone) Wait(ctx context.Context, id string) (time.Duration, error) {
 	var j Job
-	err = until(ctx, 10*time.Minute, "the end of Flink's job "+id, func(ctx context.Context) (bool, error) {
+	err := until(ctx, 10*time.Minute, "the end of Flink's job "+id, func(ctx context.Context) (bool, error) {
+		var err error
 		j, err = s.REST.Job(ctx, id)
 		return err == nil && j.Ended(), err
 	})

@@ -12,7 +12,7 @@ import (
 func Expected(name string, events, rate int64, replay bool) (tally.Tally, error) {
 	q, ok := queries[name]
 	if !ok {
-		return tally.Tally{}, fmt.Errorf("nexmark: no query %q: want one of %v", name, Names())
+		return tally.Tally{}, Unknown(name)
 	}
 	return q.expected(input{events, rate, replay}), nil
 }
@@ -64,7 +64,7 @@ func (in input) persons(fn func(p *Person)) {
 }
 
 func expectFloor(in input) (t tally.Tally) {
-	in.all(func(e *Event) { t.Add(1, eventSum(e)) })
+	in.all(func(e *Event) { t.Add(1, e.Sum()) })
 	return t
 }
 
@@ -173,7 +173,7 @@ func expect5(in input) (t tally.Tally) {
 func expect7(in input) (t tally.Tally) {
 	best := map[int64][]Offer{}
 	in.bids(func(b *Bid) {
-		w := b.Time / window.Milliseconds()
+		w := b.Time / Window.Milliseconds()
 		o := Offer{b.Auction, b.Bidder, b.Price, b.Time, strings.Clone(b.Extra)}
 		switch now := best[w]; {
 		case len(now) == 0 || b.Price > now[0].Price:
@@ -192,7 +192,7 @@ func expect7(in input) (t tally.Tally) {
 
 func expect8(in input) (t tally.Tally) {
 	type key struct{ id, window int64 }
-	size := window.Milliseconds()
+	size := Window.Milliseconds()
 	sells := map[key]bool{}
 	in.auctions(func(a *Auction) { sells[key{a.Seller, a.Time / size}] = true })
 	in.persons(func(p *Person) {
@@ -205,7 +205,7 @@ func expect8(in input) (t tally.Tally) {
 
 // expect11: a bid belongs to a session when it comes at most one gap after the one before.
 func expect11(in input) (t tally.Tally) {
-	gap := window.Milliseconds()
+	gap := Window.Milliseconds()
 	open := map[int64]*BidderCount{}
 	in.bids(func(b *Bid) {
 		s := open[b.Bidder]
@@ -240,11 +240,23 @@ func expect13(in input) (t tally.Tally) {
 func expect14(in input) (t tally.Tally) {
 	in.bids(func(b *Bid) {
 		if p := b.Price * 908; p > 1_000_000*1000 && p < 50_000_000*1000 {
-			t.Add(1, (&Computed{b.Auction, b.Bidder, p, hours(b.Time), b.Time, b.Extra, int64(strings.Count(b.Extra, "c"))}).Sum())
+			t.Add(1, (&Computed{b.Auction, b.Bidder, p, Hours(b.Time), b.Time, b.Extra, int64(strings.Count(b.Extra, "c"))}).Sum())
 		}
 	})
 	return t
 }
+
+// section is what query 16 groups by.
+type section struct {
+	channel string
+	day     int64
+}
+
+// pair is what query 18 groups by.
+type pair struct{ bidder, auction int64 }
+
+// auctionDay is what query 17 groups by.
+type auctionDay struct{ auction, day int64 }
 
 // expectVisits keeps a set for each number that is counted.
 func expectVisits(in input, byChannel bool) (t tally.Tally) {
@@ -253,24 +265,24 @@ func expectVisits(in input, byChannel bool) (t tally.Tally) {
 		bidders, auctions [4]map[int64]bool // in all, by band
 	}
 	groups := map[section]*group{}
-	var d days
+	var d Days
 	in.bids(func(b *Bid) {
-		k := section{"", b.Time / dayMS}
+		k := section{"", b.Time / DayMS}
 		if byChannel {
-			k.Channel = b.Channel
+			k.channel = b.Channel
 		}
 		g := groups[k]
 		if g == nil {
-			g = &group{row: Visits{Channel: k.Channel, Day: d.of(b.Time)}}
+			g = &group{row: Visits{Channel: k.channel, Day: d.Of(b.Time)}}
 			for i := range g.bidders {
 				g.bidders[i], g.auctions[i] = map[int64]bool{}, map[int64]bool{}
 			}
 			groups[k] = g
 		}
-		at := band(b.Price)
-		g.row.Bids.add(true, at)
+		at := Band(b.Price)
+		g.row.Bids.Add(true, at)
 		if byChannel {
-			g.row.Minute = max(g.row.Minute, minuteOf(b.Time))
+			g.row.Minute = max(g.row.Minute, Minute(b.Time))
 		}
 		for _, i := range []int{0, at + 1} {
 			g.bidders[i][b.Bidder], g.auctions[i][b.Auction] = true, true
@@ -291,15 +303,15 @@ func expect16(in input) tally.Tally { return expectVisits(in, true) }
 
 func expect17(in input) (t tally.Tally) {
 	all := map[auctionDay]*Daily{}
-	var d days
+	var d Days
 	in.bids(func(b *Bid) {
-		k := auctionDay{b.Auction, b.Time / dayMS}
+		k := auctionDay{b.Auction, b.Time / DayMS}
 		r := all[k]
 		if r == nil {
-			r = &Daily{Auction: b.Auction, Day: d.of(b.Time), Min: b.Price}
+			r = &Daily{Auction: b.Auction, Day: d.Of(b.Time), Min: b.Price}
 			all[k] = r
 		}
-		r.Bids.add(true, band(b.Price))
+		r.Bids.Add(true, Band(b.Price))
 		r.Min, r.Max, r.All = min(r.Min, b.Price), max(r.Max, b.Price), r.All+b.Price
 		r.Avg = r.All / r.Bids.All
 	})
@@ -313,7 +325,7 @@ func expect18(in input) (t tally.Tally) {
 	last := map[pair]int64{}
 	in.bids(func(b *Bid) { last[pair{b.Bidder, b.Auction}] = b.Time })
 	for k, at := range last {
-		t.Add(1, (&LastBid{Bid: Bid{Auction: k.Auction, Bidder: k.Bidder, Time: at}}).Sum())
+		t.Add(1, (&LastBid{Bid: Bid{Auction: k.auction, Bidder: k.bidder, Time: at}}).Sum())
 	}
 	return t
 }
@@ -322,12 +334,12 @@ func expect19(in input) (t tally.Tally) {
 	prices := map[int64][]int64{}
 	in.bids(func(b *Bid) {
 		p := prices[b.Auction]
-		if len(p) == tenth && b.Price <= p[tenth-1] {
+		if len(p) == Tenth && b.Price <= p[Tenth-1] {
 			return
 		}
 		p = append(p, b.Price)
 		slices.SortFunc(p, func(a, b int64) int { return int(b - a) })
-		prices[b.Auction] = p[:min(len(p), tenth)]
+		prices[b.Auction] = p[:min(len(p), Tenth)]
 	})
 	for a, all := range prices {
 		for i, p := range all {

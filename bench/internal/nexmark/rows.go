@@ -38,13 +38,14 @@ type Update[R any] struct {
 	Replaces bool
 }
 
-// rowOf is a row with a checksum.
-type rowOf[R any] interface {
+// Row is a row with a checksum.
+type Row[R any] interface {
 	*R
 	Sum() int64
 }
 
-func updateSum[R any, P rowOf[R]](u *Update[R]) int64 {
+// UpdateSum is an update's part in the checksum of the rows that stay.
+func UpdateSum[R any, P Row[R]](u *Update[R]) int64 {
 	s := P(&u.New).Sum()
 	if u.Replaces {
 		s -= P(&u.Old).Sum()
@@ -52,8 +53,8 @@ func updateSum[R any, P rowOf[R]](u *Update[R]) int64 {
 	return s
 }
 
-// updateCount makes the count of a tally that of the rows that stay.
-func updateCount[R any](u *Update[R]) int64 {
+// Count makes the count of a tally that of the rows that stay.
+func (u *Update[R]) Count() int64 {
 	if u.Replaces {
 		return 0
 	}
@@ -138,8 +139,8 @@ func (r *Computed) Sum() int64 {
 // Bands are counts of all and by price band.
 type Bands struct{ All, Low, Middle, High int64 }
 
-// band is a price's: 0 to 2.
-func band(price int64) int {
+// Band is a price's: 0 to 2.
+func Band(price int64) int {
 	switch {
 	case price < 10_000:
 		return 0
@@ -149,8 +150,8 @@ func band(price int64) int {
 	return 2
 }
 
-// add counts one of a band, or of all only.
-func (b *Bands) add(all bool, band int) {
+// Add counts one of a band, and of all unless that has it already.
+func (b *Bands) Add(all bool, band int) {
 	if all {
 		b.All++
 	}
@@ -262,17 +263,18 @@ func (r *Folders) Sum() int64 {
 	return row(r.Auction, r.Bidder, r.Price, text(r.Channel), text(r.First), text(r.Second), text(r.ThirdDir))
 }
 
-// days names days and minutes without making the same string twice.
-type days struct {
+// Days names days without making the same string twice.
+type Days struct {
 	day  int64
 	name string
 }
 
-const dayMS = 86_400_000
+// DayMS is a day in milliseconds.
+const DayMS = 86_400_000
 
-// of is a time's day, 2025-01-01.
-func (d *days) of(ms int64) string {
-	if n := ms / dayMS; n != d.day || d.name == "" {
+// Of is a time's day, such as 2025-01-01.
+func (d *Days) Of(ms int64) string {
+	if n := ms / DayMS; n != d.day || d.name == "" {
 		d.day, d.name = n, time.UnixMilli(ms).UTC().Format(time.DateOnly)
 	}
 	return d.name
@@ -287,19 +289,20 @@ var minutes = func() (m [24 * 60]string) {
 	return m
 }()
 
-func minuteOf(ms int64) string { return minutes[ms%dayMS/60_000] }
+// Minute is a time's minute of the day, such as 09:30.
+func Minute(ms int64) string { return minutes[ms%DayMS/60_000] }
 
-// values is the bounded table of query 13: key k has value-k.
-var values = func() (v [10_000]string) {
+// Values is the bounded table of query 13: key k has value-k.
+var Values = func() (v [10_000]string) {
 	for i := range v {
 		v[i] = "value-" + strconv.Itoa(i)
 	}
 	return v
 }()
 
-// hours is the time of day of query 14.
-func hours(ms int64) string {
-	switch h := ms % dayMS / 3_600_000; {
+// Hours is the time of day of query 14.
+func Hours(ms int64) string {
+	switch h := ms % DayMS / 3_600_000; {
 	case h >= 8 && h <= 18:
 		return "dayTime"
 	case h <= 6 || h >= 20:
@@ -308,8 +311,8 @@ func hours(ms int64) string {
 	return "otherTime"
 }
 
-// folder is part i of a URL, as Flink's SPLIT_INDEX has it: "" where there is none.
-func folder(url string, i int) string {
+// Folder is part i of a URL, as Flink's SPLIT_INDEX has it: "" where there is none.
+func Folder(url string, i int) string {
 	for ; i > 0; i-- {
 		at := index(url)
 		if at == len(url) {
@@ -328,3 +331,6 @@ func index(s string) int {
 	}
 	return len(s)
 }
+
+// Tenth is how many bids of an auction query 19 keeps.
+const Tenth = 10

@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/thalweg/thalweg/bench/internal/nexmark"
+	"github.com/thalweg/thalweg/bench/internal/nexmark/query"
 	"github.com/thalweg/thalweg/bench/internal/profile"
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/stream"
@@ -52,7 +53,7 @@ func (r *countedReader) Poll(out connector.Output[nexmark.Event], limit int) (co
 
 func build(env *stream.Environment) error {
 	f := flag.NewFlagSet("nexmark", flag.ContinueOnError)
-	query := f.String("query", "q0", "the query")
+	name := f.String("query", "q0", "the query")
 	events := f.Int64("events", 10_000_000, "number of events")
 	rate := f.Int64("rate", 100_000, "events per second of event time")
 	file := f.String("file", "", "file to replay; none to generate the events")
@@ -61,7 +62,7 @@ func build(env *stream.Environment) error {
 	if err := f.Parse(env.Args()); err != nil {
 		return err
 	}
-	return nexmark.Build(env, *query, counted{nexmark.Source{Events: *events, Rate: *rate, File: *file}, *allocs}, *result)
+	return query.Build(env, *name, counted{nexmark.Source{Events: *events, Rate: *rate, File: *file}, *allocs}, *result)
 }
 
 func main() {

@@ -4,20 +4,20 @@ import java.util.HashMap;
 import java.util.Map;
 
 /** --name value pairs. */
-final class Args {
+public final class Args {
     private final Map<String, String> values = new HashMap<>();
 
-    Args(String[] argv) {
+    public Args(String[] argv) {
         for (int i = 0; i + 1 < argv.length; i += 2) {
             values.put(argv[i].replaceFirst("^--", ""), argv[i + 1]);
         }
     }
 
-    String get(String name, String otherwise) {
+    public String get(String name, String otherwise) {
         return values.getOrDefault(name, otherwise);
     }
 
-    long number(String name, long otherwise) {
+    public long number(String name, long otherwise) {
         return Long.parseLong(values.getOrDefault(name, Long.toString(otherwise)));
     }
 }

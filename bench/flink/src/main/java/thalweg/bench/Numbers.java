@@ -1,5 +1,7 @@
 package thalweg.bench;
 
+import java.io.IOException;
+import java.io.Serializable;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,18 +17,28 @@ import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
 import org.apache.flink.core.io.InputStatus;
 import org.apache.flink.core.io.SimpleVersionedSerializer;
+import org.apache.flink.util.InstantiationUtil;
 
-/** Events 0 to count-1; reader i of p makes those congruent to i modulo p, so that event time advances alike in all of them. */
-public class Numbers implements Source<Event, Numbers.Split, Integer> {
+/** Records 0 to count-1; reader i of p makes those congruent to i modulo p, so that event time advances alike in all of them. */
+public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
+    /** Makes the records of one split. */
+    public interface Maker<T> extends Serializable {
+        /** Called once, before any record: next is the first one's number, those of the split are shards apart. */
+        default void open(int shard, int shards, long next) throws IOException {}
+
+        /** Makes record n; numbers come in order. */
+        T make(long n);
+    }
+
     private static final int BATCH = 512;
+    private final Maker<T> maker;
     private final long count;
-    private final long keys;
     private final long rate;
 
-    /** rate is in events per second and reader; 0 for no limit. Without a limit of count the source is unbounded. */
-    public Numbers(long count, long keys, long rate) {
+    /** rate is in records per second and reader; 0 for no limit. Without a limit of count the source is unbounded. */
+    public Numbers(Maker<T> maker, long count, long rate) {
+        this.maker = maker;
         this.count = count;
-        this.keys = keys;
         this.rate = rate;
     }
 
@@ -54,16 +66,17 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
     }
 
     @Override
-    public SourceReader<Event, Split> createReader(SourceReaderContext context) {
+    public SourceReader<T, Split> createReader(SourceReaderContext context) {
         return new Reader(context);
     }
 
-    private final class Reader implements SourceReader<Event, Split> {
+    private final class Reader implements SourceReader<T, Split> {
         private final SourceReaderContext context;
         private final ArrayDeque<Split> splits = new ArrayDeque<>();
         private CompletableFuture<Void> available = new CompletableFuture<>();
         private boolean noMore;
-        private long due; // of the next event with a rate, in System.nanoTime
+        private Maker<T> made; // of the first split
+        private long due; // of the next record with a rate, in System.nanoTime
 
         Reader(SourceReaderContext context) {
             this.context = context;
@@ -77,10 +90,14 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
         }
 
         @Override
-        public InputStatus pollNext(ReaderOutput<Event> out) {
+        public InputStatus pollNext(ReaderOutput<T> out) throws Exception {
             Split s = splits.peek();
             if (s == null) {
                 return noMore ? InputStatus.END_OF_INPUT : InputStatus.NOTHING_AVAILABLE;
+            }
+            if (made == null) {
+                made = InstantiationUtil.clone(maker);
+                made.open(s.shard, s.shards, s.next);
             }
             if (rate > 0) {
                 return slowly(s, out);
@@ -88,15 +105,16 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
             for (int i = 0; i < BATCH; i++) {
                 if (s.next >= count) {
                     splits.poll();
+                    made = null;
                     return InputStatus.MORE_AVAILABLE;
                 }
-                out.collect(Event.make(s.next, keys));
+                out.collect(made.make(s.next));
                 s.next += s.shards;
             }
             return InputStatus.MORE_AVAILABLE;
         }
 
-        private InputStatus slowly(Split s, ReaderOutput<Event> out) {
+        private InputStatus slowly(Split s, ReaderOutput<T> out) {
             long now = System.nanoTime();
             if (due == 0) {
                 due = now;
@@ -106,7 +124,7 @@ public class Numbers implements Source<Event, Numbers.Split, Integer> {
                 return InputStatus.NOTHING_AVAILABLE;
             }
             due += 1_000_000_000L / rate;
-            out.collect(Event.make(s.next, keys));
+            out.collect(made.make(s.next));
             s.next += s.shards;
             return InputStatus.MORE_AVAILABLE;
         }

@@ -34,8 +34,9 @@ public final class Pipe {
                 ? WatermarkStrategy.<Event>forMonotonousTimestamps().withTimestampAssigner((e, t) -> e.at)
                 : WatermarkStrategy.noWatermarks();
         boolean start = kind.equals("start");
+        long keys = a.number("keys", 10_000);
         DataStream<Event> in = env.fromSource(
-                new Numbers(start ? Long.MAX_VALUE : a.number("events", 10_000_000), a.number("keys", 10_000), start ? a.number("rate", 100) : 0),
+                new Numbers<>(n -> Event.make(n, keys), start ? Long.MAX_VALUE : a.number("events", 10_000_000), start ? a.number("rate", 100) : 0),
                 wm, "events", Types.POJO(Event.class)).uid("events");
         String result = a.get("result", "");
         switch (kind) {

@@ -17,33 +17,42 @@ public final class Tally<T> implements Sink<T> {
 
     private final String dir;
     private final Sum<T> sum;
+    private final Sum<T> count;
 
     public Tally(String dir, Sum<T> sum) {
+        this(dir, sum, x -> 1);
+    }
+
+    /** count is how many records one counts for. */
+    public Tally(String dir, Sum<T> sum, Sum<T> count) {
         this.dir = dir;
         this.sum = sum;
+        this.count = count;
     }
 
     @Override
     public SinkWriter<T> createWriter(WriterInitContext c) {
-        return new Writer<>(dir, sum, c.getTaskInfo().getIndexOfThisSubtask());
+        return new Writer<>(dir, sum, count, c.getTaskInfo().getIndexOfThisSubtask());
     }
 
     private static final class Writer<T> implements SinkWriter<T> {
         private final String dir;
         private final Sum<T> sum;
+        private final Sum<T> counts;
         private final int subtask;
         private long count;
         private long all;
 
-        Writer(String dir, Sum<T> sum, int subtask) {
+        Writer(String dir, Sum<T> sum, Sum<T> counts, int subtask) {
             this.dir = dir;
             this.sum = sum;
+            this.counts = counts;
             this.subtask = subtask;
         }
 
         @Override
         public void write(T x, Context c) {
-            count++;
+            count += counts.of(x);
             all += sum.of(x);
         }
 

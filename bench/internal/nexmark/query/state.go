@@ -1,6 +1,7 @@
-package nexmark
+package query
 
 import (
+	"github.com/thalweg/thalweg/bench/internal/nexmark"
 	"github.com/thalweg/thalweg/bench/internal/tally"
 	"github.com/thalweg/thalweg/stream"
 )
@@ -17,9 +18,9 @@ type section struct {
 	Day     int64
 }
 
-func visits(events stream.DataStream[Event], byChannel bool) stream.DataStream[Update[Visits]] {
-	return events.FilterMap(func(e *Event, r *visit) bool {
-		if e.Kind != KindBid {
+func visits(events stream.DataStream[nexmark.Event], byChannel bool) stream.DataStream[nexmark.Update[nexmark.Visits]] {
+	return events.FilterMap(func(e *nexmark.Event, r *visit) bool {
+		if e.Kind != nexmark.KindBid {
 			return false
 		}
 		b := &e.Bid
@@ -28,28 +29,30 @@ func visits(events stream.DataStream[Event], byChannel bool) stream.DataStream[U
 			r.Channel = b.Channel
 		}
 		return true
-	}).UID("bids").KeyBy(func(v visit) section { return section{v.Channel, v.Time / dayMS} }).
-		Process(func() stream.KeyedProcessFunction[section, visit, Update[Visits]] {
+	}).UID("bids").KeyBy(func(v visit) section { return section{v.Channel, v.Time / nexmark.DayMS} }).
+		Process(func() stream.KeyedProcessFunction[section, visit, nexmark.Update[nexmark.Visits]] {
 			return &distinct{byChannel: byChannel}
 		}).UID("distinct").DataStream
 }
 
-func q15(events stream.DataStream[Event], dir string) { sinkUpdates(visits(events, false), dir) }
+func q15(events stream.DataStream[nexmark.Event], dir string) {
+	sinkUpdates(visits(events, false), dir)
+}
 
-func q16(events stream.DataStream[Event], dir string) { sinkUpdates(visits(events, true), dir) }
+func q16(events stream.DataStream[nexmark.Event], dir string) { sinkUpdates(visits(events, true), dir) }
 
 // distinct counts bids, bidders and auctions by price band: who was seen in which bands is one mask each.
 type distinct struct {
-	stream.NoTimers[section, Update[Visits]]
+	stream.NoTimers[section, nexmark.Update[nexmark.Visits]]
 	byChannel         bool
 	counts            stream.ValueState[counts]
 	bidders, auctions stream.MapState[int64, uint8]
-	days              days
+	days              nexmark.Days
 }
 
-// counts are the numbers of a Visits.
+// counts are the numbers of a nexmark.Visits.
 type counts struct {
-	Bids, Bidders, Auctions Bands
+	Bids, Bidders, Auctions nexmark.Bands
 	Latest                  int64 // time of the latest bid
 }
 
@@ -64,17 +67,17 @@ func (f *distinct) Open(rt *stream.RuntimeContext[section]) (err error) {
 	return err
 }
 
-func (f *distinct) ProcessElement(ctx *stream.KeyedContext[section], v visit, out *stream.Collector[Update[Visits]]) error {
+func (f *distinct) ProcessElement(ctx *stream.KeyedContext[section], v visit, out *stream.Collector[nexmark.Update[nexmark.Visits]]) error {
 	c, found, err := f.counts.Value()
 	if err != nil {
 		return err
 	}
-	u := Update[Visits]{Replaces: found}
+	u := nexmark.Update[nexmark.Visits]{Replaces: found}
 	if found {
 		f.row(ctx.Key().Channel, v.Time, &c, &u.Old)
 	}
-	at := band(v.Price)
-	c.Bids.add(true, at)
+	at := nexmark.Band(v.Price)
+	c.Bids.Add(true, at)
 	c.Latest = max(c.Latest, v.Time)
 	if err := see(f.bidders, v.Bidder, at, &c.Bidders); err != nil {
 		return err
@@ -87,16 +90,16 @@ func (f *distinct) ProcessElement(ctx *stream.KeyedContext[section], v visit, ou
 	return f.counts.Update(c)
 }
 
-func (f *distinct) row(channel string, at int64, c *counts, r *Visits) {
-	r.Channel, r.Day = channel, f.days.of(at)
+func (f *distinct) row(channel string, at int64, c *counts, r *nexmark.Visits) {
+	r.Channel, r.Day = channel, f.days.Of(at)
 	if f.byChannel {
-		r.Minute = minuteOf(c.Latest)
+		r.Minute = nexmark.Minute(c.Latest)
 	}
 	r.Bids, r.Bidders, r.Auctions = c.Bids, c.Bidders, c.Auctions
 }
 
 // see notes that id was seen in a band and counts it where that is new.
-func see(seen stream.MapState[int64, uint8], id int64, band int, n *Bands) error {
+func see(seen stream.MapState[int64, uint8], id int64, band int, n *nexmark.Bands) error {
 	mask, found, err := seen.Get(id)
 	if err != nil {
 		return err
@@ -105,7 +108,7 @@ func see(seen stream.MapState[int64, uint8], id int64, band int, n *Bands) error
 	if mask&bit != 0 {
 		return nil
 	}
-	n.add(!found, band)
+	n.Add(!found, band)
 	return seen.Put(id, mask|bit)
 }
 
@@ -113,23 +116,23 @@ func see(seen stream.MapState[int64, uint8], id int64, band int, n *Bands) error
 type auctionDay struct{ Auction, Day int64 }
 
 // q17 keeps a row of numbers of each auction and day.
-func q17(events stream.DataStream[Event], dir string) {
-	stats := events.FilterMap(func(e *Event, r *price) bool {
+func q17(events stream.DataStream[nexmark.Event], dir string) {
+	stats := events.FilterMap(func(e *nexmark.Event, r *price) bool {
 		*r = price{e.Bid.Auction, e.Bid.Price, e.Bid.Time}
-		return e.Kind == KindBid
-	}).UID("bids").KeyBy(func(p price) auctionDay { return auctionDay{p.Auction, p.Time / dayMS} }).
-		Process(func() stream.KeyedProcessFunction[auctionDay, price, Update[Daily]] { return &daily{} }).UID("daily")
+		return e.Kind == nexmark.KindBid
+	}).UID("bids").KeyBy(func(p price) auctionDay { return auctionDay{p.Auction, p.Time / nexmark.DayMS} }).
+		Process(func() stream.KeyedProcessFunction[auctionDay, price, nexmark.Update[nexmark.Daily]] { return &daily{} }).UID("daily")
 	sinkUpdates(stats.DataStream, dir)
 }
 
 type daily struct {
-	stream.NoTimers[auctionDay, Update[Daily]]
+	stream.NoTimers[auctionDay, nexmark.Update[nexmark.Daily]]
 	stats stream.ValueState[stats]
-	days  days
+	days  nexmark.Days
 }
 
 type stats struct {
-	Bids          Bands
+	Bids          nexmark.Bands
 	Min, Max, Sum int64
 }
 
@@ -139,11 +142,11 @@ func (s *stats) add(price int64) {
 	}
 	s.Max = max(s.Max, price)
 	s.Sum += price
-	s.Bids.add(true, band(price))
+	s.Bids.Add(true, nexmark.Band(price))
 }
 
-func (s *stats) row(auction int64, day string) Daily {
-	return Daily{auction, day, s.Bids, s.Min, s.Max, s.Sum / s.Bids.All, s.Sum}
+func (s *stats) row(auction int64, day string) nexmark.Daily {
+	return nexmark.Daily{auction, day, s.Bids, s.Min, s.Max, s.Sum / s.Bids.All, s.Sum}
 }
 
 func (f *daily) Open(rt *stream.RuntimeContext[auctionDay]) (err error) {
@@ -151,13 +154,13 @@ func (f *daily) Open(rt *stream.RuntimeContext[auctionDay]) (err error) {
 	return err
 }
 
-func (f *daily) ProcessElement(_ *stream.KeyedContext[auctionDay], p price, out *stream.Collector[Update[Daily]]) error {
+func (f *daily) ProcessElement(_ *stream.KeyedContext[auctionDay], p price, out *stream.Collector[nexmark.Update[nexmark.Daily]]) error {
 	s, found, err := f.stats.Value()
 	if err != nil {
 		return err
 	}
-	day := f.days.of(p.Time)
-	u := Update[Daily]{Replaces: found}
+	day := f.days.Of(p.Time)
+	u := nexmark.Update[nexmark.Daily]{Replaces: found}
 	if found {
 		u.Old = s.row(p.Auction, day)
 	}
@@ -168,8 +171,8 @@ func (f *daily) ProcessElement(_ *stream.KeyedContext[auctionDay], p price, out 
 }
 
 // bidOf gives the bids.
-func bidOf(e *Event, r *Bid) bool {
-	if e.Kind != KindBid {
+func bidOf(e *nexmark.Event, r *nexmark.Bid) bool {
+	if e.Kind != nexmark.KindBid {
 		return false
 	}
 	*r = e.Bid
@@ -180,14 +183,14 @@ func bidOf(e *Event, r *Bid) bool {
 type pair struct{ Bidder, Auction int64 }
 
 // q18 keeps the time of the last bid of each pair; a later one replaces it.
-func q18(events stream.DataStream[Event], dir string) {
-	last := events.FilterMap(bidOf).UID("bids").KeyBy(func(b Bid) pair { return pair{b.Bidder, b.Auction} }).
-		Process(func() stream.KeyedProcessFunction[pair, Bid, LastBid] { return &lastBid{} }).UID("last")
-	last.SinkTo(tally.Sink[LastBid]{Dir: dir, Sum: (*LastBid).Sum, Count: (*LastBid).Count}).UID("out")
+func q18(events stream.DataStream[nexmark.Event], dir string) {
+	last := events.FilterMap(bidOf).UID("bids").KeyBy(func(b nexmark.Bid) pair { return pair{b.Bidder, b.Auction} }).
+		Process(func() stream.KeyedProcessFunction[pair, nexmark.Bid, nexmark.LastBid] { return &lastBid{} }).UID("last")
+	last.SinkTo(tally.Sink[nexmark.LastBid]{Dir: dir, Sum: (*nexmark.LastBid).Sum, Count: (*nexmark.LastBid).Count}).UID("out")
 }
 
 type lastBid struct {
-	stream.NoTimers[pair, LastBid]
+	stream.NoTimers[pair, nexmark.LastBid]
 	at stream.ValueState[int64]
 }
 
@@ -196,40 +199,37 @@ func (f *lastBid) Open(rt *stream.RuntimeContext[pair]) (err error) {
 	return err
 }
 
-func (f *lastBid) ProcessElement(_ *stream.KeyedContext[pair], b Bid, out *stream.Collector[LastBid]) error {
+func (f *lastBid) ProcessElement(_ *stream.KeyedContext[pair], b nexmark.Bid, out *stream.Collector[nexmark.LastBid]) error {
 	at, _, err := f.at.Value()
 	if err != nil || b.Time < at {
 		return err
 	}
-	out.Collect(LastBid{b, at})
+	out.Collect(nexmark.LastBid{b, at})
 	return f.at.Update(b.Time)
 }
 
-// tenth is how many bids query 19 keeps.
-const tenth = 10
-
 // q19 keeps the highest bids of each auction and, apart from them, the least of their prices: most bids are turned down by that alone.
-func q19(events stream.DataStream[Event], dir string) {
-	ranked := events.FilterMap(bidOf).UID("bids").KeyBy(func(b Bid) int64 { return b.Auction }).
-		Process(func() stream.KeyedProcessFunction[int64, Bid, Ranked] { return &ranks{} }).UID("ranks")
-	ranked.SinkTo(tally.Sink[Ranked]{Dir: dir, Sum: (*Ranked).Sum, Count: (*Ranked).Count}).UID("out")
+func q19(events stream.DataStream[nexmark.Event], dir string) {
+	ranked := events.FilterMap(bidOf).UID("bids").KeyBy(func(b nexmark.Bid) int64 { return b.Auction }).
+		Process(func() stream.KeyedProcessFunction[int64, nexmark.Bid, nexmark.Ranked] { return &ranks{} }).UID("ranks")
+	ranked.SinkTo(tally.Sink[nexmark.Ranked]{Dir: dir, Sum: (*nexmark.Ranked).Sum, Count: (*nexmark.Ranked).Count}).UID("out")
 }
 
 type ranks struct {
-	stream.NoTimers[int64, Ranked]
+	stream.NoTimers[int64, nexmark.Ranked]
 	least stream.ValueState[int64] // of ten bids; none while there are fewer
-	bids  stream.ValueState[[]Bid]
+	bids  stream.ValueState[[]nexmark.Bid]
 }
 
 func (f *ranks) Open(rt *stream.RuntimeContext[int64]) (err error) {
 	if f.least, err = rt.ValueState[int64]("least"); err != nil {
 		return err
 	}
-	f.bids, err = rt.ValueState[[]Bid]("bids")
+	f.bids, err = rt.ValueState[[]nexmark.Bid]("bids")
 	return err
 }
 
-func (f *ranks) ProcessElement(_ *stream.KeyedContext[int64], b Bid, out *stream.Collector[Ranked]) error {
+func (f *ranks) ProcessElement(_ *stream.KeyedContext[int64], b nexmark.Bid, out *stream.Collector[nexmark.Ranked]) error {
 	least, full, err := f.least.Value()
 	if err != nil || full && b.Price <= least {
 		return err
@@ -242,17 +242,17 @@ func (f *ranks) ProcessElement(_ *stream.KeyedContext[int64], b Bid, out *stream
 	for at > 0 && bids[at-1].Price < b.Price {
 		at--
 	}
-	updated := append(append(append(make([]Bid, 0, tenth+1), bids[:at]...), b), bids[at:]...)
-	updated = updated[:min(len(updated), tenth)]
+	updated := append(append(append(make([]nexmark.Bid, 0, nexmark.Tenth+1), bids[:at]...), b), bids[at:]...)
+	updated = updated[:min(len(updated), nexmark.Tenth)]
 	for i := at; i < len(updated); i++ {
-		r := Ranked{Bid: updated[i], Rank: int64(i + 1)}
+		r := nexmark.Ranked{Bid: updated[i], Rank: int64(i + 1)}
 		if i < len(bids) {
 			r.Previous = bids[i].Price
 		}
 		out.Collect(r)
 	}
-	if err := f.bids.Update(updated); err != nil || len(updated) < tenth {
+	if err := f.bids.Update(updated); err != nil || len(updated) < nexmark.Tenth {
 		return err
 	}
-	return f.least.Update(updated[tenth-1].Price)
+	return f.least.Update(updated[nexmark.Tenth-1].Price)
 }

@@ -16,6 +16,11 @@ type Aggregator[T, A, V any] interface {
 	Merge(a, b A) A
 }
 
+// Copier is a further method that an Aggregator may have. The strings and slices of a record are views, valid during Add only, so a window
+// copies an accumulator that has any after each Add. Where Copies returns true, Add itself copies what it keeps (strings.Clone), and only
+// that: the way for accumulators that keep few of their records.
+type Copier interface{ Copies() bool }
+
 // Number is what Sum adds up.
 type Number interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64

@@ -210,7 +210,9 @@ func (w WindowedStream[K, T]) ReduceProcess[R any](fn func(acc, v T) T, newFn fu
 }
 
 func aggregating[K comparable, T, A, V, R any](agg Aggregator[T, A, V]) operator.WindowFunctions[K, T, A, R] {
+	c, ok := agg.(Copier)
 	return operator.WindowFunctions[K, T, A, R]{
+		Copies: ok && c.Copies(),
 		Create: agg.Create,
 		Add: func(acc *A, v T, first bool) {
 			if first {

@@ -124,6 +124,7 @@ func (t recordType[T]) Writer(part *network.Partition, n, subtask, maxParallelis
 			return nil, fmt.Errorf("operator: compose: edge without a key selector for %s", t.Name())
 		}
 		h := &hashWriter[T]{writer: w, hash: k.NewHash(), max: maxParallelism, route: make([]uint16, maxParallelism)}
+		h.inPlace, _ = t.codec.(serde.InPlace[T])
 		for g := range h.route {
 			h.route[g] = uint16(state.SubtaskOf(maxParallelism, n, uint16(g)))
 		}
@@ -261,24 +262,46 @@ func (w *broadcastWriter[T]) Process(v T, m Meta) error {
 
 type hashWriter[T any] struct {
 	*writer[T]
-	hash  func(T) uint32
-	max   int
-	route []uint16
+	hash    func(T) uint32
+	inPlace serde.InPlace[T] // the codec, when it can encode records where they are
+	max     int
+	route   []uint16
 }
 
 func (w *hashWriter[T]) Process(v T, m Meta) error {
+	c, buf := w.head(w.hash(v), m.TS)
+	return w.done(c, w.codec.Append(buf, v))
+}
+
+// head begins a record in the channel of its key.
+func (w *hashWriter[T]) head(h uint32, ts int64) (*network.Channel, []byte) {
 	w.records++
-	h := w.hash(v)
 	c := w.channels[w.route[state.GroupOf(h, w.max)]]
 	buf := c.Buf()
-	if m.TS != NoTimestamp {
+	if ts != NoTimestamp {
 		buf = append(buf, tagTime|tagHash)
-		buf = binary.LittleEndian.AppendUint64(buf, uint64(m.TS))
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(ts))
 	} else {
 		buf = append(buf, tagHash)
 	}
-	buf = binary.LittleEndian.AppendUint32(buf, h)
-	return w.done(c, w.codec.Append(buf, v))
+	return c, binary.LittleEndian.AppendUint32(buf, h)
+}
+
+// readsOnly implements batchReader.
+func (w *hashWriter[T]) readsOnly() {}
+
+// ProcessBatch encodes the records where they are.
+func (w *hashWriter[T]) ProcessBatch(vs []T, ts []int64) error {
+	if w.inPlace == nil {
+		return oneByOne[T]{w}.ProcessBatch(vs, ts)
+	}
+	for i := range vs {
+		c, buf := w.head(w.hash(vs[i]), timeOf(ts, i))
+		if err := w.done(c, w.inPlace.AppendFrom(buf, &vs[i])); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t recordType[T]) Reader(dst any, channels int) (Reader, error) {

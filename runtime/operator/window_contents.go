@@ -1,8 +1,10 @@
 package operator
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
+	"unsafe"
 
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
@@ -12,6 +14,8 @@ import (
 type WindowFunctions[K comparable, T, A, R any] struct {
 	// Add adds a record; first says that the accumulator is new (its zero value).
 	Add func(acc *A, v T, first bool)
+	// Copies says that Add copies what it keeps of a record's strings and slices, which are valid during the call only.
+	Copies bool
 	// Merge returns the accumulator of the records of both; it may change and reuse a, but not b.
 	Merge func(a, b A) A
 	// Create returns the accumulator of no records, for windows that an evictor emptied; nil to emit nothing for them.
@@ -31,6 +35,8 @@ type contents[T, C any] struct {
 	copies bool
 	codec  serde.Codec[C]
 	views  bool // the contents need a copy after add
+	last   C    // what they were before the record, when they are flat
+	flat   bool // they need none while they are the same bytes as before: they hold no slices, maps or pointers
 	// mutable contents share memory with what is made from them by merge.
 	mutable bool
 }
@@ -41,19 +47,29 @@ func (c *contents[T, C]) init() (err error) {
 	}
 	c.views = c.codec.Views() && !c.copies
 	c.mutable = serde.Mutable(c.codec)
+	c.flat = c.views && !c.mutable
 	return nil
 }
 
 // put adds a record to a window's contents in state.
 func (c *contents[T, C]) put(p *C, v T, ts int64, first bool) {
+	if c.flat {
+		c.last = *p
+	}
 	if c.fold != nil {
 		c.fold(p, v, first)
 	} else {
 		c.add(p, v, ts, first)
 	}
-	if c.views {
+	if c.views && !(c.flat && sameBytes(p, &c.last)) {
 		*p = c.codec.Clone(*p) // else each would keep a whole exchange buffer alive
 	}
+}
+
+// sameBytes reports whether two values are the same in memory, strings by their place.
+func sameBytes[C any](a, b *C) bool {
+	n := int(unsafe.Sizeof(*a))
+	return bytes.Equal(unsafe.Slice((*byte)(unsafe.Pointer(a)), n), unsafe.Slice((*byte)(unsafe.Pointer(b)), n))
 }
 
 // windowUser is the user's half that makes results of a window's contents. One instance serves one subtask.

@@ -75,7 +75,7 @@ type WindowSpec[K comparable, T any] struct {
 func AggregateWindow[K comparable, T, A, R any](spec WindowSpec[K, T], newFn func() WindowFunctions[K, T, A, R]) Factory {
 	return chooseWindow(spec, func() (contents[T, A], windowUser[K, A, R]) {
 		f := newFn()
-		return aggregated(f.Add, f.Merge, f.Create), &emitFunc[K, A, R]{emit: f.Emit}
+		return aggregated(f), &emitFunc[K, A, R]{emit: f.Emit}
 	})
 }
 
@@ -86,12 +86,12 @@ func AggregateProcessWindow[K comparable, T, A, V, R any](spec WindowSpec[K, T],
 		one := func(a *A) func(func(V) bool) {
 			return func(yield func(V) bool) { yield(result(a)) }
 		}
-		return aggregated(f.Add, f.Merge, f.Create), &processUser[K, V, A, R]{fn: process(), each: func(a *A) iter.Seq[V] { return one(a) }}
+		return aggregated(f), &processUser[K, V, A, R]{fn: process(), each: func(a *A) iter.Seq[V] { return one(a) }}
 	})
 }
 
-func aggregated[T, A any](add func(*A, T, bool), merge func(A, A) A, create func() A) contents[T, A] {
-	return contents[T, A]{fold: add, merge: merge, empty: create}
+func aggregated[K comparable, T, A, R any](f WindowFunctions[K, T, A, R]) contents[T, A] {
+	return contents[T, A]{fold: f.Add, merge: f.Merge, empty: f.Create, copies: f.Copies}
 }
 
 // ProcessWindow keeps the records of each key and window and gives them to a ProcessWindowFunction. With sliding windows, records are kept

@@ -133,7 +133,7 @@ func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slot
 	id, p, i := s.Insert(k.Hash, key)
 	t.n++
 	if t.owner != nil {
-		t.chain(ns, id, &key)
+		t.chain(ns, id, &p.Keys[i]) // not &key, which would move it to the heap for every new key
 	}
 	return p, i, false
 }

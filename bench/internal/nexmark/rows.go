@@ -253,14 +253,14 @@ func (r *Sold) Sum() int64 {
 
 // Folders is a row of query 22.
 type Folders struct {
-	Auction, Bidder, Price  int64
-	Channel                 string
-	First, Second, ThirdDir string
+	Auction, Bidder, Price int64
+	Channel                string
+	First, Second, Third   string
 }
 
 // Sum is the row's part in the checksum.
 func (r *Folders) Sum() int64 {
-	return row(r.Auction, r.Bidder, r.Price, text(r.Channel), text(r.First), text(r.Second), text(r.ThirdDir))
+	return row(r.Auction, r.Bidder, r.Price, text(r.Channel), text(r.First), text(r.Second), text(r.Third))
 }
 
 // Days names days without making the same string twice.

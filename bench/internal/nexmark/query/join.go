@@ -56,7 +56,7 @@ func (f *sellers) ProcessFirst(_ *stream.KeyedContext[int64], s sale, out *strea
 	if !known {
 		return f.early.Add(s.Auction)
 	}
-	out.Collect(nexmark.Seller{p.Name, p.City, p.State, s.Auction})
+	out.Collect(nexmark.Seller{Name: p.Name, City: p.City, State: p.State, Auction: s.Auction})
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (f *sellers) ProcessSecond(_ *stream.KeyedContext[int64], p resident, out *
 		return err
 	}
 	for _, id := range early {
-		out.Collect(nexmark.Seller{p.Name, p.City, p.State, id})
+		out.Collect(nexmark.Seller{Name: p.Name, City: p.City, State: p.State, Auction: id})
 	}
 	if len(early) > 0 {
 		if err := f.early.Clear(); err != nil {
@@ -184,13 +184,13 @@ func (f *mean) ProcessElement(_ *stream.KeyedContext[int64], v final, out *strea
 	}
 	u := nexmark.Update[nexmark.CategoryPrice]{Replaces: t.N > 0}
 	if u.Replaces {
-		u.Old = nexmark.CategoryPrice{v.Category, t.Sum / t.N}
+		u.Old = nexmark.CategoryPrice{Category: v.Category, Final: t.Sum / t.N}
 	}
 	t.Sum += v.New - v.Old
 	if v.Old == 0 {
 		t.N++
 	}
-	u.New = nexmark.CategoryPrice{v.Category, t.Sum / t.N}
+	u.New = nexmark.CategoryPrice{Category: v.Category, Final: t.Sum / t.N}
 	out.Collect(u)
 	return f.total.Update(t)
 }
@@ -249,7 +249,7 @@ func (f *sold) ProcessFirst(_ *stream.KeyedContext[int64], o offered, out *strea
 	}
 	if o.Wanted {
 		for _, b := range early {
-			out.Collect(nexmark.Sold{b, o.Item})
+			out.Collect(nexmark.Sold{Bid: b, Item: o.Item})
 		}
 	}
 	if len(early) > 0 {
@@ -268,7 +268,7 @@ func (f *sold) ProcessSecond(_ *stream.KeyedContext[int64], b nexmark.Bid, out *
 	case !known:
 		return f.early.Add(b)
 	case o.Wanted:
-		out.Collect(nexmark.Sold{b, o.Item})
+		out.Collect(nexmark.Sold{Bid: b, Item: o.Item})
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func pick14(e *nexmark.Event, r *nexmark.Computed) bool {
 	if e.Kind != nexmark.KindBid || price <= 1_000_000_000 || price >= 50_000_000_000 {
 		return false
 	}
-	*r = nexmark.Computed{b.Auction, b.Bidder, price, nexmark.Hours(b.Time), b.Time, b.Extra, int64(strings.Count(b.Extra, "c"))}
+	*r = nexmark.Computed{Auction: b.Auction, Bidder: b.Bidder, Price: price, Hours: nexmark.Hours(b.Time), Time: b.Time, Extra: b.Extra, Count: int64(strings.Count(b.Extra, "c"))}
 	return true
 }
 
@@ -82,7 +82,8 @@ func pick22(e *nexmark.Event, r *nexmark.Folders) bool {
 		return false
 	}
 	b := &e.Bid
-	*r = nexmark.Folders{b.Auction, b.Bidder, b.Price, b.Channel, nexmark.Folder(b.URL, 3), nexmark.Folder(b.URL, 4), nexmark.Folder(b.URL, 5)}
+	*r = nexmark.Folders{Auction: b.Auction, Bidder: b.Bidder, Price: b.Price, Channel: b.Channel,
+		First: nexmark.Folder(b.URL, 3), Second: nexmark.Folder(b.URL, 4), Third: nexmark.Folder(b.URL, 5)}
 	return true
 }
 

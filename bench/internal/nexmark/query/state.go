@@ -146,7 +146,7 @@ func (s *stats) add(price int64) {
 }
 
 func (s *stats) row(auction int64, day string) nexmark.Daily {
-	return nexmark.Daily{auction, day, s.Bids, s.Min, s.Max, s.Sum / s.Bids.All, s.Sum}
+	return nexmark.Daily{Auction: auction, Day: day, Bids: s.Bids, Min: s.Min, Max: s.Max, Avg: s.Sum / s.Bids.All, All: s.Sum}
 }
 
 func (f *daily) Open(rt *stream.RuntimeContext[auctionDay]) (err error) {
@@ -204,11 +204,11 @@ func (f *lastBid) ProcessElement(_ *stream.KeyedContext[pair], b nexmark.Bid, ou
 	if err != nil || b.Time < at {
 		return err
 	}
-	out.Collect(nexmark.LastBid{b, at})
+	out.Collect(nexmark.LastBid{Bid: b, Previous: at})
 	return f.at.Update(b.Time)
 }
 
-// q19 keeps the highest bids of each auction and, apart from them, the least of their prices: most bids are turned down by that alone.
+// q19 keeps the highest bids of each auction and, apart from them, their prices in order: most bids are turned down by these alone.
 func q19(events stream.DataStream[nexmark.Event], dir string) {
 	ranked := events.FilterMap(bidOf).UID("bids").KeyBy(func(b nexmark.Bid) int64 { return b.Auction }).
 		Process(func() stream.KeyedProcessFunction[int64, nexmark.Bid, nexmark.Ranked] { return &ranks{} }).UID("ranks")
@@ -217,42 +217,57 @@ func q19(events stream.DataStream[nexmark.Event], dir string) {
 
 type ranks struct {
 	stream.NoTimers[int64, nexmark.Ranked]
-	least stream.ValueState[int64] // of ten bids; none while there are fewer
-	bids  stream.ValueState[[]nexmark.Bid]
+	board stream.ValueState[board]
+	bids  stream.MapState[uint8, nexmark.Bid] // by slot
+}
+
+// board is the prices of an auction's highest bids, and where the bids are.
+type board struct {
+	N      uint8
+	Slots  [nexmark.Tenth]uint8
+	Prices [nexmark.Tenth]int64
 }
 
 func (f *ranks) Open(rt *stream.RuntimeContext[int64]) (err error) {
-	if f.least, err = rt.ValueState[int64]("least"); err != nil {
+	if f.board, err = rt.ValueState[board]("board"); err != nil {
 		return err
 	}
-	f.bids, err = rt.ValueState[[]nexmark.Bid]("bids")
+	f.bids, err = rt.MapState[uint8, nexmark.Bid]("bids")
 	return err
 }
 
-func (f *ranks) ProcessElement(_ *stream.KeyedContext[int64], b nexmark.Bid, out *stream.Collector[nexmark.Ranked]) error {
-	least, full, err := f.least.Value()
-	if err != nil || full && b.Price <= least {
+func (f *ranks) ProcessElement(_ *stream.KeyedContext[int64], bid nexmark.Bid, out *stream.Collector[nexmark.Ranked]) error {
+	old, _, err := f.board.Value()
+	n := int(old.N)
+	if err != nil || n == nexmark.Tenth && bid.Price <= old.Prices[n-1] {
 		return err
 	}
-	bids, _, err := f.bids.Value()
-	if err != nil {
+	b, slot := old, old.N
+	if n == nexmark.Tenth {
+		n--
+		slot = old.Slots[n] // of the bid that drops out
+	} else {
+		b.N++
+	}
+	at := n
+	for ; at > 0 && b.Prices[at-1] < bid.Price; at-- {
+		b.Prices[at], b.Slots[at] = b.Prices[at-1], b.Slots[at-1]
+	}
+	b.Prices[at], b.Slots[at] = bid.Price, slot
+	if err := f.bids.Put(slot, bid); err != nil {
 		return err
 	}
-	at := len(bids)
-	for at > 0 && bids[at-1].Price < b.Price {
-		at--
-	}
-	updated := append(append(append(make([]nexmark.Bid, 0, nexmark.Tenth+1), bids[:at]...), b), bids[at:]...)
-	updated = updated[:min(len(updated), nexmark.Tenth)]
-	for i := at; i < len(updated); i++ {
-		r := nexmark.Ranked{Bid: updated[i], Rank: int64(i + 1)}
-		if i < len(bids) {
-			r.Previous = bids[i].Price
+	for i := at; i < int(b.N); i++ {
+		r := nexmark.Ranked{Bid: bid, Rank: int64(i + 1)}
+		if i > at {
+			if r.Bid, _, err = f.bids.Get(b.Slots[i]); err != nil {
+				return err
+			}
+		}
+		if i < int(old.N) {
+			r.Previous = old.Prices[i]
 		}
 		out.Collect(r)
 	}
-	if err := f.bids.Update(updated); err != nil || len(updated) < nexmark.Tenth {
-		return err
-	}
-	return f.least.Update(updated[nexmark.Tenth-1].Price)
+	return f.board.Update(b)
 }

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"strings"
 	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/nexmark"
@@ -46,7 +47,7 @@ func (top) Add(a *tops, c nexmark.AuctionCount) {
 
 func (top) Merge(a, b tops) tops {
 	for _, id := range b.Auctions {
-		top{}.Add(&a, nexmark.AuctionCount{id, b.Num})
+		top{}.Add(&a, nexmark.AuctionCount{Auction: id, Num: b.Num})
 	}
 	return a
 }
@@ -56,13 +57,13 @@ func q5(events stream.DataStream[nexmark.Event], dir string) {
 	slide := 2 * time.Second
 	counts := events.FilterMap(bidAuction).UID("bids").KeyBy(number.key).Window(stream.SlidingEventTime(nexmark.Window, slide)).
 		Aggregate(stream.Count[number](), func(auction int64, _ stream.TimeWindow, n int64) nexmark.AuctionCount {
-			return nexmark.AuctionCount{auction, n}
+			return nexmark.AuctionCount{Auction: auction, Num: n}
 		}).UID("counts")
 	best := counts.WindowAll(stream.TumblingEventTime(slide)).
 		Aggregate(top{}, func(_ stream.TimeWindow, t tops) tops { return t }).UID("most").
 		FlatMap(func(t tops, out *stream.Collector[nexmark.AuctionCount]) error {
 			for _, id := range t.Auctions {
-				out.Collect(nexmark.AuctionCount{id, t.Num})
+				out.Collect(nexmark.AuctionCount{Auction: id, Num: t.Num})
 			}
 			return nil
 		}).UID("auctions")
@@ -71,6 +72,9 @@ func q5(events stream.DataStream[nexmark.Event], dir string) {
 
 // highest keeps the highest bids.
 type highest struct{}
+
+// Copies says that Add copies what it keeps.
+func (highest) Copies() bool { return true }
 
 func (highest) Create() []nexmark.Offer                  { return nil }
 func (highest) Result(a []nexmark.Offer) []nexmark.Offer { return a }
@@ -84,10 +88,12 @@ func (highest) Merge(a, b []nexmark.Offer) []nexmark.Offer {
 func (highest) Add(a *[]nexmark.Offer, o nexmark.Offer) {
 	switch {
 	case len(*a) == 0 || o.Price > (*a)[0].Price:
-		*a = append((*a)[:0], o)
-	case o.Price == (*a)[0].Price:
-		*a = append(*a, o)
+		*a = (*a)[:0]
+	case o.Price < (*a)[0].Price:
+		return
 	}
+	o.Extra = strings.Clone(o.Extra)
+	*a = append(*a, o)
 }
 
 // q7: the highest bids of some of the auctions, then the highest of these, so that few records go to the one subtask that sees all.
@@ -158,7 +164,7 @@ func q8(events stream.DataStream[nexmark.Event], dir string) {
 			if !a.Sells || a.Name == "" {
 				return nexmark.NewSeller{}
 			}
-			return nexmark.NewSeller{id, a.Name, w.Start.UnixMilli()}
+			return nexmark.NewSeller{ID: id, Name: a.Name, Start: w.Start.UnixMilli()}
 		}).UID("meet").Filter(func(s nexmark.NewSeller) bool { return s.ID != 0 }).UID("both")
 	sink(both.DataStream, dir)
 }
@@ -166,7 +172,7 @@ func q8(events stream.DataStream[nexmark.Event], dir string) {
 func countBids(events stream.DataStream[nexmark.Event], a stream.WindowAssigner) stream.DataStream[nexmark.BidderCount] {
 	return events.FilterMap(bidBidder).UID("bids").KeyBy(number.key).Window(a).
 		Aggregate(stream.Count[number](), func(bidder int64, w stream.TimeWindow, n int64) nexmark.BidderCount {
-			return nexmark.BidderCount{bidder, n, w.Start.UnixMilli(), w.End.UnixMilli()}
+			return nexmark.BidderCount{Bidder: bidder, Bids: n, Start: w.Start.UnixMilli(), End: w.End.UnixMilli()}
 		}).UID("counts").DataStream
 }
 

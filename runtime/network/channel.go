@@ -25,6 +25,7 @@ type reader interface {
 type Channel struct {
 	p     *Partition
 	index int
+	view  *view // set: it reads a spill
 
 	// Of the writer only.
 	buf   []byte
@@ -105,6 +106,9 @@ func (c *Channel) send(ev *Event) error {
 	if err := c.Flush(); err != nil {
 		return err
 	}
+	if c.p.spill != nil {
+		return nil // the ends follow from the content's
+	}
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -117,6 +121,9 @@ func (c *Channel) send(ev *Event) error {
 // handOver queues c.buf, waiting for room.
 func (c *Channel) handOver() error {
 	p, buf := c.p, c.buf
+	if p.spill != nil {
+		return p.spill.write(c)
+	}
 	size := p.env.cfg.BufferSize
 	c.mu.Lock()
 	for {
@@ -173,6 +180,9 @@ func (c *Channel) pushLocked(e entry) {
 
 // take removes the first entry. Data needs credit, events do not. backlog is the number of data entries left, more whether any entry is.
 func (c *Channel) take(credit bool) (e entry, backlog int, more, ok bool) {
+	if c.view != nil {
+		return c.takeView(credit)
+	}
 	c.mu.Lock()
 	if c.queue.len() == 0 {
 		c.mu.Unlock()
@@ -219,7 +229,7 @@ func (c *Channel) attach(r reader, local bool) (wake bool, err error) {
 		c.waiting = false // the bound is wider for a local reader
 		c.p.wakeWriter()
 	}
-	return c.queue.len() > 0 && r.readable(), nil
+	return (c.view != nil || c.queue.len() > 0) && r.readable(), nil
 }
 
 // consumerGone ends the channel from the reader's side: what is queued is dropped, and the writer gets err at its next hand-over. Nothing
@@ -232,8 +242,7 @@ func (c *Channel) consumerGone(r reader, err error) {
 	}
 	c.endLocked(err)
 	c.mu.Unlock()
-	c.p.wakeWriter()
-	c.p.channelDone()
+	c.over()
 }
 
 // producerGone ends the channel from the writer's side.
@@ -248,6 +257,15 @@ func (c *Channel) producerGone(err *ConnectionError) {
 	c.mu.Unlock()
 	if r != nil {
 		r.failed(err)
+	}
+	c.over()
+}
+
+// over follows the end of the channel.
+func (c *Channel) over() {
+	if c.view != nil {
+		c.p.spill.forget(c)
+		return
 	}
 	c.p.wakeWriter()
 	c.p.channelDone()

@@ -15,6 +15,9 @@
 //	                -> clientConn.readLoop -> queue of the input channel -> Gate.Poll
 //	task: decodes, Gate.Release: the credit goes back, the memory too where SetRecycle(true)
 //
+// A blocking partition (NewBlockingPartition) is written to a file as a whole before anybody reads it; its consumers have channels of
+// their own, so that it can be read again. It is the exchange of BATCH.
+//
 // # Invariants
 //
 //  1. A buffer holds whole elements, never a part of one.

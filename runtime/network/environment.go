@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/runtime/graph"
 )
 
 // Environment is the exchange of one worker process: its listener, connections, partitions and gates. Safe for concurrent use.
@@ -145,10 +148,19 @@ func (e *Environment) Close() error {
 // they have read to the end. For the owner of the tasks, when a job starts anew, since a finished partition otherwise waits for its
 // consumers for ever.
 func (e *Environment) ReleaseBefore(attempt int) {
+	e.release(func(id PartitionID) bool { return id.Producer.Attempt < attempt })
+}
+
+// Release drops the partitions of these executions: blocking ones that are no longer needed, or are to be made anew.
+func (e *Environment) Release(producers ...graph.ExecutionID) {
+	e.release(func(id PartitionID) bool { return slices.Contains(producers, id.Producer) })
+}
+
+func (e *Environment) release(which func(PartitionID) bool) {
 	e.mu.Lock()
 	var found []*Partition
 	for pid, p := range e.partitions {
-		if pid.Producer.Attempt < attempt {
+		if which(pid) {
 			found = append(found, p)
 		}
 	}
@@ -237,6 +249,9 @@ func (e *Environment) attachLocked(p *Partition, w *waiter) (tell func()) {
 		return fail(fmt.Errorf("the partition has %d subpartitions", len(p.channels)))
 	}
 	c := p.channels[w.sub]
+	if p.spill != nil {
+		c = p.spill.reader(w.sub)
+	}
 	if w.bind != nil {
 		w.bind(c)
 	}

@@ -15,6 +15,7 @@ type Partition struct {
 	id       PartitionID
 	ctx      context.Context //nolint:containedctx // the partition's life: it ends a blocked Put
 	channels []*Channel
+	spill    *spill // of a blocking partition
 
 	bytesOut atomic.Int64
 
@@ -32,6 +33,14 @@ type Partition struct {
 // NewPartition registers a partition of the given number of subpartitions (at least one) and serves consumers that wait for it. ctx ends a
 // blocked writer with its cause; after Finish it has no effect. Errors: ErrClosed; a partition of this id exists.
 func (e *Environment) NewPartition(ctx context.Context, id PartitionID, subpartitions int) (*Partition, error) {
+	p, err := e.newPartition(ctx, id, subpartitions)
+	if err != nil {
+		return nil, err
+	}
+	return p, e.register(p)
+}
+
+func (e *Environment) newPartition(ctx context.Context, id PartitionID, subpartitions int) (*Partition, error) {
 	if subpartitions < 1 {
 		return nil, fmt.Errorf("network: new partition %s: %d subpartitions", id, subpartitions)
 	}
@@ -41,7 +50,7 @@ func (e *Environment) NewPartition(ctx context.Context, id PartitionID, subparti
 		p.channels = append(p.channels, &Channel{p: p, index: i, limit: limit})
 	}
 	p.open.Store(int32(subpartitions))
-	return p, e.register(p)
+	return p, nil
 }
 
 // ID returns the partition's name.
@@ -93,6 +102,9 @@ func (p *Partition) Finish() error {
 	if p.finished {
 		return nil
 	}
+	if p.spill != nil {
+		return p.spill.finish()
+	}
 	var first error
 	for _, c := range p.channels {
 		err := c.send(&Event{Kind: EndOfPartition})
@@ -109,8 +121,8 @@ func (p *Partition) Finish() error {
 }
 
 // Close ends the task's use of the partition. After Finish it stays until every consumer has read to its end (or
-// Environment.ReleaseBefore); without, consumers fail with ProducerGone. A second call does nothing. It belongs to the writer's
-// goroutine.
+// Environment.ReleaseBefore), a blocking one until it is released; without, consumers fail with ProducerGone. A second call does nothing.
+// It belongs to the writer's goroutine.
 func (p *Partition) Close() {
 	if p.closed.Swap(true) {
 		return
@@ -131,6 +143,10 @@ func (p *Partition) Close() {
 
 // fail ends all channels that are not done.
 func (p *Partition) fail(cause error) {
+	if p.spill != nil {
+		p.spill.release()
+		return
+	}
 	for _, c := range p.channels {
 		c.producerGone(&ConnectionError{Kind: ProducerGone, Peer: "local", Partition: p.id, Subpartition: c.index, Err: cause})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/hashmap"
+	"github.com/thalweg/thalweg/state/onekey"
 	"github.com/thalweg/thalweg/state/pebble"
 )
 
@@ -45,6 +46,8 @@ func OpenTable[K comparable, V any](b state.Backend, desc state.TableDesc[K, V])
 		return hashmap.OpenTable(b, desc)
 	case *pebble.Backend:
 		return pebble.OpenTable(b, desc)
+	case *onekey.Backend:
+		return onekey.OpenTable(b, desc)
 	default:
 		return nil, fmt.Errorf("backend: open table %q: unknown backend %T", desc.Name, b)
 	}
@@ -57,6 +60,8 @@ func OpenMap[K, S comparable, V any](b state.Backend, desc state.MapDesc[K, S, V
 		return hashmap.OpenMap(b, desc)
 	case *pebble.Backend:
 		return pebble.OpenMap(b, desc)
+	case *onekey.Backend:
+		return onekey.OpenMap(b, desc)
 	default:
 		return nil, fmt.Errorf("backend: open map %q: unknown backend %T", desc.Name, b)
 	}
@@ -69,6 +74,8 @@ func OpenTimers[K comparable](b state.Backend, desc state.TimersDesc[K]) (state.
 		return hashmap.OpenTimers(b, desc)
 	case *pebble.Backend:
 		return pebble.OpenTimers(b, desc)
+	case *onekey.Backend:
+		return onekey.OpenTimers(b, desc)
 	default:
 		return nil, fmt.Errorf("backend: open timers %q: unknown backend %T", desc.Name, b)
 	}

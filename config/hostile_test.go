@@ -40,6 +40,7 @@ var limits = map[string]struct{ least, below, most, above, also string }{
 	"taskmanager.memory.process.size":                                  {"128mb", "127mb", "16tb", "17tb", ""},
 	"taskmanager.numberOfTaskSlots":                                    {"1", "0", "4096", "4097", ""},
 	"taskmanager.memory.managed.fraction":                              {"0", "-0.1", "0.999", "1", "0.4"},
+	"execution.sorted-inputs.memory":                                   {"32kb", "31kb", "1tb", "2tb", ""},
 	"taskmanager.memory.segment-size":                                  {"1", "0", "64mb", "65mb", ""},
 	"taskmanager.network.memory.buffers-per-channel":                   {"1", "0", "65536", "65537", ""},
 	"taskmanager.network.memory.floating-buffers-per-gate":             {"0", "-1", "65536", "65537", ""},

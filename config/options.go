@@ -10,6 +10,8 @@ var (
 	ChainAcross       = boolOption("pipeline.operator-chaining.chain-operators-with-different-max-parallelism", true, "Also run operators of different max parallelism in one task, which has that of the first. Keyed state is always the first's.")
 	GenerateUIDs      = boolOption("pipeline.auto-generate-uids", true, "Give operators without UID an identity that follows from their place in the program; false makes a missing UID a mistake, so that no change of the program can lose state.")
 	PipelineName      = stringOption("pipeline.name", "", "The job's name; the program's name when empty.")
+	RuntimeMode       = enumOption("execution.runtime-mode", "streaming", "How the job is run: all of it at once; or in BATCH, for bounded sources, stage by stage, with final results only. AUTOMATIC is BATCH when all sources are bounded.", "streaming", "batch", "automatic")
+	SortedMemory      = bytesOption("execution.sorted-inputs.memory", 128<<20, "In BATCH, memory of a task for the sorting of its keyed inputs; more goes to disk (io.tmp.dirs). At most the task's share of the managed memory.", betweenBytes(32<<10, 1<<40))
 	WatermarkInterval = durationOption("pipeline.auto-watermark-interval", 200*time.Millisecond, "How often sources emit watermarks.", from(time.Millisecond))
 	UnalignedSplits   = boolOption("pipeline.watermark-alignment.allow-unaligned-source-splits", false, "Let watermark alignment hold subtasks as a whole where a source's reader has several splits and cannot pause single ones; the job fails else.")
 	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.", minusOneMs(zeroOr(time.Millisecond)))

@@ -73,6 +73,8 @@ type PreflightContext struct {
 	CheckpointTimeout  time.Duration
 	Logger             zerolog.Logger
 	Files              *fs.Registry // the file systems that the job can use
+	// Batch: the job runs in BATCH. There are no checkpoints; sinks commit once, at the end of their input.
+	Batch bool
 }
 
 // Enumerator assigns splits. Its methods are called by one goroutine; none may block for long (use EnumeratorContext.Async).

@@ -51,6 +51,42 @@ func (e *Environment) EnableCheckpointing(interval time.Duration, mode Checkpoin
 	return e
 }
 
+// RuntimeMode is how a job is run (execution.runtime-mode).
+type RuntimeMode string
+
+const (
+	// Streaming runs all of the job at once, for sources of any kind; results are updated as records come. The default.
+	Streaming RuntimeMode = "streaming"
+	// Batch runs a job with bounded sources stage by stage: what a stage emits is written to disk, and read by the next when it is complete.
+	// Keyed operators get their input sorted by key and emit final results only; no record is late; a stage that fails is run again
+	// without those before it. There are no checkpoints: sinks commit at the end of their stage.
+	Batch RuntimeMode = "batch"
+	// Automatic is Batch when all sources are bounded, and Streaming else.
+	Automatic RuntimeMode = "automatic"
+)
+
+// SetRuntimeMode sets how the job is run. A submitted execution.runtime-mode (-D) wins, and is the better place: the same program runs in
+// either mode, with the same final results.
+func (e *Environment) SetRuntimeMode(mode RuntimeMode) *Environment {
+	return e.Set(config.RuntimeMode.Key, string(mode))
+}
+
+// mode is the mode that the job is run in.
+func (e *Environment) mode(c config.Configuration) graph.Mode {
+	switch RuntimeMode(config.RuntimeMode.Value(c)) {
+	case Batch:
+		return graph.Batch
+	case Automatic:
+		for _, n := range e.g.Nodes {
+			if n.Source && !n.Bounded {
+				return graph.Streaming
+			}
+		}
+		return graph.Batch
+	}
+	return graph.Streaming
+}
+
 // SetParallelism sets the parallelism of operators that set none. A submitted one (-p) wins.
 func (e *Environment) SetParallelism(n int) *Environment {
 	if n < 1 {
@@ -165,7 +201,7 @@ func (e *Environment) translate() (*graph.Program, error) {
 	return graph.Translate(&e.g, graph.Options{
 		Parallelism: config.Parallelism.Value(c), MaxParallelism: config.MaxParallelism.Value(c), Chaining: config.OperatorChaining.Value(c),
 		ChainAcross: config.ChainAcross.Value(c), RequireUIDs: !config.GenerateUIDs.Value(c),
-		Protocol: version.Protocol, SDK: version.Version, Config: c, DefaultMax: state.DefaultMaxParallelism,
+		Mode: e.mode(c), Protocol: version.Protocol, SDK: version.Version, Config: c, DefaultMax: state.DefaultMaxParallelism,
 	})
 }
 

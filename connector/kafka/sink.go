@@ -122,7 +122,7 @@ func (s *sink[T]) Preflight(ctx context.Context, env connector.PreflightContext)
 }
 
 func (s *sink[T]) checkIntervals(env connector.PreflightContext) error {
-	if s.cfg.guarantee != GuaranteeExactlyOnce {
+	if s.cfg.guarantee != GuaranteeExactlyOnce || env.Batch { // in BATCH the one commit comes at the end
 		return nil
 	}
 	if env.CheckpointInterval <= 0 {

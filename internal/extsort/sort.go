@@ -32,6 +32,8 @@ type Config struct {
 	FanIn int
 	// BlockSize is how many bytes of a run are read at once, default 64 KiB.
 	BlockSize int
+	// Interrupt is called now and then while runs are written and merged; its error ends that. Nil for never.
+	Interrupt func() error
 }
 
 // Sorter takes records, then sorts them.
@@ -130,7 +132,11 @@ func (s *Sorter) spill() error {
 		return err
 	}
 	for i := range s.entries {
-		if err := w.add(s.entries[i].key, s.entries[i].value); err != nil {
+		err := s.interrupted(i)
+		if err == nil {
+			err = w.add(s.entries[i].key, s.entries[i].value)
+		}
+		if err != nil {
 			return errors.Join(err, w.abort())
 		}
 	}
@@ -194,10 +200,13 @@ func (s *Sorter) mergeRuns(group []string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for {
+	for n := 0; ; n++ {
 		key, value, ok, err := it.Next()
 		if err == nil && ok {
 			err = w.add(key, value)
+		}
+		if err == nil {
+			err = s.interrupted(n)
 		}
 		if err != nil {
 			return "", errors.Join(err, w.abort())
@@ -218,6 +227,14 @@ func (s *Sorter) mergeRuns(group []string) (path string, err error) {
 		}
 	}
 	return w.path, nil
+}
+
+// interrupted asks whether to go on, each 1024 records.
+func (s *Sorter) interrupted(n int) error {
+	if n%1024 != 1023 || s.cfg.Interrupt == nil {
+		return nil
+	}
+	return s.cfg.Interrupt()
 }
 
 func (s *Sorter) closeRuns() error {

@@ -14,6 +14,9 @@ func Diff(x, y *JobGraph, a, b string) string {
 	if x.Name != y.Name {
 		return fmt.Sprintf("the job's name is %q in the %s and %q in the %s", x.Name, a, y.Name, b)
 	}
+	if x.Mode != y.Mode {
+		return fmt.Sprintf("the job runs in %s in the %s and in %s in the %s", x.Mode.Name(), a, y.Mode.Name(), b)
+	}
 	for i := range max(len(x.Vertices), len(y.Vertices)) {
 		if i >= len(x.Vertices) {
 			return fmt.Sprintf("%q is only in the %s", y.Vertices[i].Name, b)

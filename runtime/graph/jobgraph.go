@@ -21,6 +21,30 @@ const (
 	Custom    Partitioner = "CUSTOM"  // to the subtask that the user's function says
 )
 
+// Exchange says when the consumers of an edge run.
+type Exchange string
+
+const (
+	Pipelined Exchange = ""         // beside the producer
+	Blocking  Exchange = "BLOCKING" // after it: its output is written to disk as a whole
+)
+
+// Mode is how a job is run.
+type Mode string
+
+const (
+	Streaming Mode = ""      // all of it at once, with checkpoints
+	Batch     Mode = "BATCH" // stage by stage, with blocking exchanges, for bounded sources
+)
+
+// Name is the mode's name in Flink.
+func (m Mode) Name() string {
+	if m == Batch {
+		return "BATCH"
+	}
+	return "STREAMING"
+}
+
 // pointwise partitioners connect each producer subtask with some consumer subtasks, the others each with all.
 func (p Partitioner) pointwise() bool { return p == Forward || p == Rescale }
 
@@ -55,6 +79,7 @@ func (p Partitioner) Producers(producers, consumers, j int) (from, to int) {
 // JobGraph is the unit of submission.
 type JobGraph struct {
 	Name     string   `json:"name"`
+	Mode     Mode     `json:"mode,omitempty"`
 	Protocol int      `json:"protocol"`
 	SDK      string   `json:"sdk"` // version of the SDK in the user's binary
 	Vertices []Vertex `json:"vertices"`
@@ -107,6 +132,7 @@ type Input struct {
 	FromOutput  int         `json:"fromOutput"` // index into the producer's Outputs
 	Input       int         `json:"input"`      // input number of the head operator (0, or 1 of a two-input operator)
 	Partitioner Partitioner `json:"partitioner"`
+	Exchange    Exchange    `json:"exchange,omitempty"`
 }
 
 // Output is one network edge out of a vertex.
@@ -115,6 +141,44 @@ type Output struct {
 	From        OperatorID  `json:"fromOperator"`  // operator of the chain whose records it carries
 	Tag         string      `json:"tag,omitempty"` // of the side output that it carries; "" for the main one
 	Partitioner Partitioner `json:"partitioner"`
+	Exchange    Exchange    `json:"exchange,omitempty"`
+}
+
+// Stages groups the vertices, by index, that run together: those that are connected by pipelined edges. A stage runs when what its
+// blocking edges come from is finished. The stages are in topological order of their first vertices.
+func (g *JobGraph) Stages() [][]int {
+	index := map[VertexID]int{}
+	parent := make([]int, len(g.Vertices))
+	var root func(i int) int
+	root = func(i int) int {
+		if parent[i] != i {
+			parent[i] = root(parent[i])
+		}
+		return parent[i]
+	}
+	for i := range g.Vertices {
+		index[g.Vertices[i].ID], parent[i] = i, i
+	}
+	for i := range g.Vertices {
+		for _, in := range g.Vertices[i].Inputs {
+			if from, ok := index[in.From]; ok && in.Exchange == Pipelined {
+				a, b := root(from), root(i)
+				parent[max(a, b)] = min(a, b)
+			}
+		}
+	}
+	var stages [][]int
+	at := map[int]int{}
+	for i := range g.Vertices {
+		s, ok := at[root(i)]
+		if !ok {
+			s = len(stages)
+			at[root(i)] = s
+			stages = append(stages, nil)
+		}
+		stages[s] = append(stages[s], i)
+	}
+	return stages
 }
 
 // Vertex returns the vertex with this id, or nil.

@@ -98,6 +98,7 @@ type Options struct {
 	ChainAcross bool
 	// RequireUIDs makes an operator without UID a mistake.
 	RequireUIDs bool
+	Mode        Mode // Batch makes the edges between vertices blocking ones
 	Protocol    int
 	SDK         string
 	Config      map[string]string
@@ -124,6 +125,7 @@ type translation struct {
 	head  map[*Node]*Node // node -> head of its chain
 	chain map[*Node]*ChainNode
 	outs  map[*Node][]*Node
+	apart map[*Node]bool // never chained to what precedes it
 	errs  []error
 	warns []string
 }
@@ -189,6 +191,9 @@ func (t *translation) check(g *StreamGraph) {
 		} else if n.Stateful {
 			t.warns = append(t.warns, fmt.Sprintf("%s: %s keeps state but has no UID: a changed program may not find it in a savepoint; add .UID(...)", n.CallSite, n.Name))
 		}
+		if t.o.Mode == Batch && n.Source && !n.Bounded {
+			t.fail(n, "the source is unbounded, and BATCH (execution.runtime-mode) needs an end: bound the source, or run in STREAMING or AUTOMATIC")
+		}
 		if n.Parallelism < 1 {
 			t.fail(n, "parallelism %d is not positive", n.Parallelism)
 		}
@@ -225,7 +230,7 @@ func (t *translation) operatorID(position int, n *Node) OperatorID {
 }
 
 func (t *translation) chainable(n *Node) bool {
-	if !t.o.Chaining || len(n.In) != 1 || n.Chaining != ChainAlways {
+	if !t.o.Chaining || len(n.In) != 1 || n.Chaining != ChainAlways || t.apart[n] {
 		return false
 	}
 	e := n.In[0]
@@ -233,10 +238,39 @@ func (t *translation) chainable(n *Node) bool {
 		(t.o.ChainAcross || e.From.MaxParallelism == n.MaxParallelism)
 }
 
+// setApart gives sinks that commit a task of their own, in BATCH, when the chain that they would be in has other outputs. Once a sink's
+// commits are prepared its task is not run again but for them; what the chain had written elsewhere would be lost with its worker.
+func (t *translation) setApart(g *StreamGraph) {
+	head := map[*Node]*Node{}
+	writes := map[*Node]bool{} // heads of chains with outputs to other tasks
+	for _, n := range g.Nodes {
+		if head[n] = n; t.chainable(n) {
+			head[n] = head[n.In[0].From]
+			continue
+		}
+		for _, e := range n.In {
+			writes[head[e.From]] = true
+		}
+	}
+	t.apart = map[*Node]bool{}
+	for _, n := range g.Nodes {
+		if n.Kind == "sink" && n.Stateful && writes[head[n]] && head[n] != n {
+			t.apart[n] = true
+		}
+	}
+}
+
 func (t *translation) build(g *StreamGraph) (*Program, error) {
-	jg := &JobGraph{Name: g.Name, Protocol: t.o.Protocol, SDK: t.o.SDK, Config: t.o.Config, Warnings: t.warns}
+	if t.o.Mode == Batch {
+		t.setApart(g)
+	}
+	jg := &JobGraph{Name: g.Name, Mode: t.o.Mode, Protocol: t.o.Protocol, SDK: t.o.SDK, Config: t.o.Config, Warnings: t.warns}
 	p := &Program{Graph: jg, Heads: map[VertexID]*ChainNode{}, Nodes: map[OperatorID]*Node{}}
 	index := map[*Node]int{} // head -> index into jg.Vertices
+	exchange := Pipelined
+	if t.o.Mode == Batch {
+		exchange = Blocking
+	}
 	for _, n := range g.Nodes {
 		c := &ChainNode{ID: t.ids[n], Node: n}
 		t.chain[n] = c
@@ -266,8 +300,8 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		for _, e := range n.In {
 			from := &jg.Vertices[index[t.head[e.From]]]
 			out := len(from.Outputs)
-			from.Outputs = append(from.Outputs, Output{To: id, From: t.ids[e.From], Tag: e.Tag, Partitioner: e.Partitioner})
-			v.Inputs = append(v.Inputs, Input{From: from.ID, FromOutput: out, Input: e.Input, Partitioner: e.Partitioner})
+			from.Outputs = append(from.Outputs, Output{To: id, From: t.ids[e.From], Tag: e.Tag, Partitioner: e.Partitioner, Exchange: exchange})
+			v.Inputs = append(v.Inputs, Input{From: from.ID, FromOutput: out, Input: e.Input, Partitioner: e.Partitioner, Exchange: exchange})
 			fc := t.chain[e.From]
 			fc.Outputs = append(fc.Outputs, NetworkOut{Index: out, Tag: e.Tag, Partitioner: e.Partitioner, Keyer: e.Keyer})
 		}

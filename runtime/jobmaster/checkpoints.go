@@ -282,6 +282,10 @@ func (j *JobMaster) Trigger(r TriggerRequest) <-chan TriggerResult {
 
 func (j *JobMaster) trigger(r TriggerRequest, ch chan<- TriggerResult) {
 	refuse := func(err error) { ch <- TriggerResult{Err: err} }
+	if j.batch() {
+		refuse(errBatch)
+		return
+	}
 	if j.ckpt == nil || j.sched == nil {
 		if j.sched == nil {
 			refuse(fmt.Errorf("jobmaster: checkpoint: %w", coordinator.ErrNotRunning))

@@ -33,7 +33,8 @@ func (j *JobMaster) startCoordinators() {
 	if p == nil || !p.restored || p.coord || j.coord.started == p && j.coord.hello {
 		return
 	}
-	if j.opts.LaunchCoordinator == nil {
+	operators := j.coordinated(p)
+	if j.opts.LaunchCoordinator == nil || p.part && len(operators) == 0 {
 		p.coord = true
 		j.checkPrepared()
 		return
@@ -46,7 +47,7 @@ func (j *JobMaster) startCoordinators() {
 		return // goes on with its hello
 	}
 	j.coord.started = p
-	start := &pb.StartCoordinators{States: map[string][]byte{}, Parallelism: map[string]int32{}, Restored: p.id != 0, Attempt: int32(p.attempt)}
+	start := &pb.StartCoordinators{States: map[string][]byte{}, Parallelism: map[string]int32{}, Restored: p.id != 0, Attempt: int32(p.attempt), Operators: operators}
 	for id, b := range p.states {
 		start.States[id.String()] = b
 	}
@@ -56,6 +57,21 @@ func (j *JobMaster) startCoordinators() {
 		}
 	}
 	j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Start{Start: start}})
+}
+
+// coordinated lists the operators whose halves are to be started anew when that is only for a part of the job.
+func (j *JobMaster) coordinated(p *preparation) (ids []string) {
+	if !p.part {
+		return nil
+	}
+	for _, v := range p.vertices {
+		for _, op := range j.vertex[v].Operators {
+			if op.Source {
+				ids = append(ids, op.ID.String())
+			}
+		}
+	}
+	return ids
 }
 
 func (j *JobMaster) launchCoordinator() {
@@ -210,6 +226,10 @@ func (j *JobMaster) coordinatorGone(n int, err error) {
 		}
 		reason, tail := exitText(how)
 		j.q.Post(func() {
+			if !j.enumerating() {
+				j.log.Warn().Str("reason", reason).Msg("the coordinator process ended; no source needs it any more")
+				return
+			}
 			j.fail(scheduler.Failure{Kind: "coordinator", Death: true, Detail: tail, Message: "the coordinator process ended: " + reason})
 			j.startCoordinators() // while the job restarts for another reason
 		})

@@ -37,6 +37,9 @@ func checkEdges(g *graph.JobGraph) error {
 // deploy sends every worker its tasks in one message.
 func (j *JobMaster) deploy(e scheduler.Deploy) {
 	p := j.prep
+	if p == nil && j.batch() {
+		p = &preparation{attempt: e.Attempt} // a later stage
+	}
 	if p == nil || p.attempt != e.Attempt {
 		j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "internal", Message: "jobmaster: deploy without a preparation"}})
 		return
@@ -56,7 +59,7 @@ func (j *JobMaster) deploy(e scheduler.Deploy) {
 		d.CheckpointDir = dir
 		tm := t.Slot.TaskManager
 		if by[tm] == nil {
-			by[tm] = &pb.Deploy{}
+			by[tm] = &pb.Deploy{OldestAttempt: int32(e.Oldest)}
 			order = append(order, tm)
 		}
 		by[tm].Tasks = append(by[tm].Tasks, d)
@@ -79,6 +82,14 @@ func (j *JobMaster) deployment(t scheduler.Placement, p *preparation) (*pb.TaskD
 		}
 		d.Restore = b
 	}
+	if t.CommitOnly {
+		st, id := j.commits.toCommit(t.ID)
+		b, err := metadata.EncodeTask(st)
+		if err != nil {
+			return nil, fmt.Errorf("jobmaster: deploy %s: %w", j.sched.TaskName(t.ID), err)
+		}
+		d.Restore, d.RestoredCheckpointId, d.CommitOnly = b, id, true
+	}
 	for _, out := range v.Outputs {
 		from, to := out.Partitioner.Consumers(v.Parallelism, j.vertex[out.To].Parallelism, t.ID.Subtask)
 		d.Outputs = append(d.Outputs, &pb.PartitionDeployment{Subpartitions: int32(to - from), ConsumerMaxParallelism: int32(j.vertex[out.To].MaxParallelism)})
@@ -90,7 +101,7 @@ func (j *JobMaster) deployment(t scheduler.Placement, p *preparation) (*pb.TaskD
 		for i := from; i < to; i++ {
 			first, _ := in.Partitioner.Consumers(producers, v.Parallelism, i)
 			sub := t.ID.Subtask - first
-			producer := j.sched.Execution(graph.ExecutionID{Vertex: in.From, Subtask: i, Attempt: t.ID.Attempt})
+			producer := j.sched.Vertex(in.From).Tasks[i]
 			address := ""
 			if w := j.workers[producer.Slot.TaskManager]; w != nil && w.hello != nil {
 				address = w.hello.GetDataAddress()

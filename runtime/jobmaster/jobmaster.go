@@ -46,6 +46,7 @@ type JobMaster struct {
 	needed  int
 	coord   coordState
 	prep    *preparation
+	commits commits
 
 	history     []Recorded // newest first
 	root        *scheduler.Failure
@@ -79,7 +80,7 @@ func New(opts Options) (*JobMaster, error) {
 	setDefault(&opts.ReadyTimeout, 2*time.Minute)
 	j := &JobMaster{opts: opts, id: opts.JobID.String(), q: newQueue(), start: time.Now(), timers: map[*time.Timer]struct{}{},
 		graph: opts.Graph, ops: map[string]graph.VertexID{}, vertex: map[graph.VertexID]*graph.Vertex{}, workers: map[string]*workerState{},
-		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), coord: coordState{stopTimeout: func() {}}}
+		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), coord: coordState{stopTimeout: func() {}}}
 	j.log = opts.Logger.With().Str("component", "jobmaster").Str("job_id", j.id).Int64("epoch", opts.Epoch).Logger()
 	return j, nil
 }
@@ -184,7 +185,7 @@ func (j *JobMaster) newAttempt() {
 		stop()
 	}
 	j.attemptTimers = nil
-	j.metrics.reset()
+	j.metrics.keep(func(id graph.ExecutionID) bool { return j.sched.Execution(id) != nil })
 	j.ending = false
 }
 
@@ -217,6 +218,12 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 		j.prepare(e)
 	case scheduler.Deploy:
 		j.deploy(e)
+	case scheduler.PrepareCommit:
+		j.prepareCommit(e)
+	case scheduler.Commit:
+		j.commit(e)
+	case scheduler.ReleasePartitions:
+		j.release(e)
 	case scheduler.AllRunning:
 		j.log.Info().Int("attempt", e.Attempt).Msg("all tasks run")
 		if j.ckpt != nil {

@@ -47,5 +47,11 @@ func (m *taskMetrics) update(w *pb.WorkerMetrics, current func(graph.ExecutionID
 	}
 }
 
-// reset forgets all tasks; those of the next attempt have other ids.
-func (m *taskMetrics) reset() { clear(m.last) }
+// keep forgets the tasks that are not current, such as those of an attempt that ended.
+func (m *taskMetrics) keep(current func(graph.ExecutionID) bool) {
+	for text := range m.last {
+		if id, err := graph.ParseExecutionID(text); err != nil || !current(id) {
+			delete(m.last, text)
+		}
+	}
+}

@@ -27,6 +27,8 @@ const (
 // preparation is what stands between Prepare and Prepared.
 type preparation struct {
 	attempt  int
+	part     bool // in BATCH: only these vertices have new attempts
+	vertices []graph.VertexID
 	restored bool // the state to restore is chosen and assigned
 	coord    bool // the coordinator process has started its enumerators
 	told     bool // Prepared was sent
@@ -66,6 +68,13 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 	var s started
 	refuse := func(kind string, err error) (started, *scheduler.Failure) {
 		return s, &scheduler.Failure{Kind: kind, Fatal: true, Message: err.Error()}
+	}
+	if j.batch() {
+		if err := j.checkBatch(); err != nil {
+			return refuse("restore", err)
+		}
+		s.graph = j.opts.Graph
+		return s, nil
 	}
 	from, err := j.loadFrom(ctx)
 	if err != nil {
@@ -178,7 +187,7 @@ func (j *JobMaster) begin(s started) {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: fmt.Sprintf("jobmaster: encode the job graph: %v", err)})
 		return
 	}
-	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config),
+	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config, j.graph.Mode),
 		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing()})
 	if err != nil {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
@@ -193,7 +202,7 @@ func (j *JobMaster) begin(s started) {
 
 // prepare begins a preparation.
 func (j *JobMaster) prepare(e scheduler.Prepare) {
-	p := &preparation{attempt: e.Attempt}
+	p := &preparation{attempt: e.Attempt, part: e.Part, vertices: e.Vertices}
 	j.prep = p
 	timeout := config.SlotRequestTimeout.Value(j.opts.Config)
 	p.stopTimeout = j.inAttempt(timeout, func() {

@@ -123,11 +123,15 @@ func (j *JobMaster) fromWorker(tm string, up *pb.WorkerUp) {
 	case *pb.WorkerUp_TaskState:
 		j.taskState(tm, m.TaskState)
 	case *pb.WorkerUp_Ack:
-		if j.ckpt != nil {
+		if j.batch() {
+			j.commitAck(m.Ack)
+		} else if j.ckpt != nil {
 			j.ckpt.ack(m.Ack)
 		}
 	case *pb.WorkerUp_Declined:
-		if j.ckpt != nil {
+		if j.batch() {
+			j.commitDeclined(m.Declined)
+		} else if j.ckpt != nil {
 			j.ckpt.declined(m.Declined)
 		}
 	case *pb.WorkerUp_OperatorEvent:

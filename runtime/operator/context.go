@@ -15,6 +15,7 @@ import (
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/backend"
+	"github.com/thalweg/thalweg/state/onekey"
 )
 
 // Services are what a task offers to its operators.
@@ -57,12 +58,15 @@ type Context struct {
 	StateSource        state.Source
 	StateDir           string // private local directory for keyed state
 	StateMemory        int64
-	Checkpointing      bool
+	Checkpointing      bool // commits follow: those of checkpoints or, in BATCH, of the end
+	// Batch says that the job runs in BATCH: what a keyed operator gets is sorted by key.
+	Batch bool
 	// Side holds the Receiver of each side output that is read, by tag.
 	Side map[string]any
 	Mark *Marker
 
 	keyed         state.Backend
+	keyEnds       []keyEnd
 	claims        map[claimed]claim // names of user state that are taken
 	subtaskStates map[string]subtaskState
 }
@@ -105,6 +109,14 @@ func (c *Context) Backend() (state.Backend, error) {
 	if c.keyed != nil {
 		return c.keyed, nil
 	}
+	if c.Batch {
+		b, err := onekey.New(state.Config{Range: state.RangeOf(c.MaxParallelism, c.Parallelism, c.Subtask), MaxParallelism: c.MaxParallelism})
+		if err != nil {
+			return nil, err
+		}
+		c.keyed = b
+		return b, nil
+	}
 	kind := config.StateBackend.Value(c.Config)
 	b, err := backend.New(kind, state.Config{
 		Range:          state.RangeOf(c.MaxParallelism, c.Parallelism, c.Subtask),
@@ -143,7 +155,7 @@ type KeyedBase struct {
 // Snapshot snapshots the operator's lists and the keyed backend.
 func (k *KeyedBase) Snapshot(b Barrier) (Snapshot, error) {
 	lists := k.Ctx.snapshotLists()
-	if k.Ctx.keyed == nil {
+	if k.Ctx.keyed == nil || k.Ctx.Batch { // at the end of a stage, in BATCH, there is no key
 		return Snapshot{Lists: lists}, nil
 	}
 	s, err := k.Ctx.keyed.Snapshot(b.ID, b.Canonical)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/thalweg/thalweg/internal/extsort"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/serde"
@@ -41,6 +42,10 @@ type Type interface {
 	Writer(part *network.Partition, subpartitions, subtask, maxParallelism int, p graph.Partitioner, keyer any, flushEach bool) (any, error)
 	// Reader returns a decoder that feeds dst, a Receiver[T].
 	Reader(dst any, channels int) (Reader, error)
+	// SortedReader returns a reader that sorts by key; keyer is the edge's.
+	SortedReader(dst any, channels int, keyer any, cfg extsort.Config) (SortedReader, error)
+	// Mute returns a Receiver[T] that passes everything on to out but, while *mute, watermarks and idleness.
+	Mute(out any, mute *bool) (any, error)
 	// Tee returns a Receiver[T] that sends to all of outs.
 	Tee(outs []any) (any, error)
 	// Views reports whether decoded values may reference their buffer.

@@ -24,7 +24,8 @@ func (k *KeySelector[K, T]) key(ctx *Context, v T, m Meta) state.Key[K] {
 	return state.Key[K]{Key: k.Fn(v), Hash: m.Hash, Group: state.GroupOf(m.Hash, ctx.MaxParallelism)}
 }
 
-// Reduce keeps one value per key and emits it after each record. Source: Flink StreamGroupedReduceOperator.
+// Reduce keeps one value per key and emits it after each record; in BATCH after the last record only. Source: Flink
+// StreamGroupedReduceOperator, BatchGroupedReduceOperator.
 func Reduce[K comparable, T any](sel KeySelector[K, T], fn func(acc, v T) T) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[T](out)
@@ -39,7 +40,9 @@ func Reduce[K comparable, T any](sel KeySelector[K, T], fn func(acc, v T) T) Fac
 		if err != nil {
 			return nil, err
 		}
-		return &reduceOp[K, T]{KeyedBase{Ctx: ctx}, sel, fn, r, t}, nil
+		o := &reduceOp[K, T]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, fn: fn, out: r, table: t}
+		ctx.onKeyEnd(o.emit, nil)
+		return o, nil
 	})
 }
 
@@ -49,6 +52,7 @@ type reduceOp[K comparable, T any] struct {
 	fn    func(T, T) T
 	out   Receiver[T]
 	table state.Table[K, T]
+	last  lastRecord[K]
 }
 
 func (o *reduceOp[K, T]) Input(int) any            { return Receiver[T](o) }
@@ -68,5 +72,18 @@ func (o *reduceOp[K, T]) Process(v T, m Meta) error {
 	if err := o.table.Put(k, 0, v); err != nil {
 		return fmt.Errorf("operator %s: %w", o.Ctx.Describe(), err)
 	}
+	if o.Ctx.Batch {
+		o.last = lastRecord[K]{k, m}
+		return nil
+	}
 	return o.out.Process(v, m)
+}
+
+// emit emits the value of a key, in BATCH.
+func (o *reduceOp[K, T]) emit() error {
+	v, found, err := o.table.Get(o.last.k, 0)
+	if err != nil || !found {
+		return o.Ctx.wrap(err)
+	}
+	return o.out.Process(v, o.last.m)
 }

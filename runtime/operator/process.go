@@ -41,6 +41,7 @@ type KeyedContext[K comparable] struct {
 	proc  state.Timers[K]
 	armed int64 // processing time that a wake-up is set for, 0 for none
 	arm   func()
+	over  bool // the last processing-time timers of the key fire, in BATCH
 	timer bool // a timer is being fired, and this is its time
 	at    int64
 }
@@ -68,8 +69,11 @@ func (c *KeyedContext[K]) DeleteEventTimeTimer(t time.Time) error {
 }
 
 // RegisterProcessingTimeTimer calls OnTimer for the current key when the processing time reaches t; a time in the past fires right after the
-// record in work, as in Flink.
+// record in work, as in Flink. In BATCH they fire when the key's records are over, and what OnTimer registers then is dropped.
 func (c *KeyedContext[K]) RegisterProcessingTimeTimer(t time.Time) error {
+	if c.over {
+		return nil
+	}
 	if err := c.proc.Register(c.cur, 0, t.UnixMilli()); err != nil {
 		return err
 	}
@@ -96,6 +100,16 @@ func (f *keyedFunction[K]) init(ctx *Context, codec serde.Codec[K], e *emission,
 	f.Ctx, f.codec, f.onTimer, f.next = ctx, codec, onTimer, next
 	f.kc.e, f.kc.watermark, f.kc.arm = e, MinWatermark, f.arm
 	f.kc.cur.Group = noKey
+	ctx.onKeyEnd(f.fireAll, func() { f.kc.cur.Group, f.kc.watermark = noKey, MinWatermark })
+}
+
+// fireAll fires the processing-time timers of a key whose records are over. There is no later time for those that are registered
+// meanwhile: a function that goes on registering would never end.
+func (f *keyedFunction[K]) fireAll() error {
+	f.kc.over = true
+	err := f.fire(f.kc.proc, MaxWatermark, false)
+	f.kc.over = false
+	return err
 }
 
 // open restores the timers and opens the user's function.
@@ -168,6 +182,9 @@ func (f *keyedFunction[K]) fire(timers state.Timers[K], until int64, event bool)
 
 // arm asks for a wake-up at the earliest processing-time timer.
 func (f *keyedFunction[K]) arm() {
+	if f.Ctx.Batch {
+		return // they fire at the key's end
+	}
 	at, ok := f.kc.proc.Next()
 	if !ok || f.kc.armed != 0 && f.kc.armed <= at {
 		return

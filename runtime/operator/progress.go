@@ -66,6 +66,9 @@ type progress[T any] struct {
 }
 
 func (p *progress[T]) init(ctx *Context, wm Watermarks[T], out Receiver[T]) {
+	if ctx.Batch { // event times alone: event time goes to its end when the input has
+		wm = Watermarks[T]{Time: wm.Time}
+	}
 	p.ctx, p.wm, p.out, p.batch = ctx, wm, out, inBatches(out)
 	p.emitted, p.splits = MinWatermark, map[string]*splitOutput[T]{}
 	p.published.Store(MinWatermark)

@@ -34,6 +34,10 @@ func (f SinkFactory[T]) New(ctx *Context, _ any) (Operator, error) {
 	return &sinkOp[T]{ctx: ctx, sink: f.Sink}, nil
 }
 
+// Committing is implemented by operators that commit in two phases: in BATCH, what they prepared at the end of the input is kept before it
+// is committed.
+type Committing interface{ Commits() bool }
+
 // committables of one checkpoint.
 type committables struct {
 	Checkpoint int64    `json:"checkpoint"`
@@ -57,6 +61,7 @@ func (o *sinkOp[T]) Input(int) any         { return Receiver[T](o) }
 func (o *sinkOp[T]) Watermark(int64) error { return nil }
 func (o *sinkOp[T]) Idle(bool) error       { return nil }
 func (o *sinkOp[T]) Publish()              { o.published.Store(o.records) }
+func (o *sinkOp[T]) Commits() bool         { return o.committing != nil }
 
 func (o *sinkOp[T]) Open(ctx context.Context) error {
 	sc := connector.SinkContext{

@@ -216,6 +216,7 @@ func (o *windowBase[K, T, R]) init(ctx *Context, sel KeySelector[K, T], out any,
 		return err
 	}
 	o.groups = b.Range()
+	ctx.onKeyEnd(nil, func() { o.clock.watermark = MinWatermark })
 	if o.clock, err = newWindowClock(ctx, o.groups); err != nil {
 		return err
 	}

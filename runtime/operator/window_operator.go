@@ -29,6 +29,7 @@ type windowOp[K comparable, T, C, R any] struct {
 	proc    state.Timers[K]
 	armed   int64 // processing time that a wake-up is set for
 	wakes   bool
+	over    bool // the last processing-time timers of the key fire, in BATCH
 	nextID  int64
 	quiet   bool // the trigger is interested in the first record of a window alone
 	tc      TriggerContext
@@ -91,6 +92,7 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		}
 	}
 	o.tc = TriggerContext{o}
+	ctx.onKeyEnd(o.fireAll, func() { o.live = o.live[:0] })
 	return o, nil
 }
 
@@ -153,6 +155,9 @@ func (o *windowOp[K, T, C, R]) timer(event, register bool, at int64) error {
 	}
 	if !register {
 		return t.Delete(o.cur, o.ns, at)
+	}
+	if o.over && !event {
+		return nil
 	}
 	if err := t.Register(o.cur, o.ns, at); err != nil {
 		return err
@@ -590,8 +595,22 @@ func (o *windowOp[K, T, C, R]) remove(w Window) error {
 	return nil
 }
 
+// fireAll fires the processing-time timers of a key whose records are over, in BATCH.
+func (o *windowOp[K, T, C, R]) fireAll() error {
+	o.over = true
+	err := o.fire(o.proc, MaxWatermark, false)
+	o.over = false
+	if err != nil {
+		return err
+	}
+	return o.forget(MaxWatermark, false)
+}
+
 // arm asks for a wake-up at the earliest processing-time timer.
 func (o *windowOp[K, T, C, R]) arm() {
+	if o.Ctx.Batch {
+		return
+	}
 	at, ok := o.proc.Next()
 	if !ok || o.wakes && o.armed <= at {
 		return

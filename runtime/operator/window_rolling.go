@@ -12,8 +12,8 @@ type RollingFunctions[K comparable, T, A, R any] struct {
 	Result func(key K, acc *A) R
 }
 
-// Rolling keeps one accumulator per key and emits its result after each record, with the record's event time. newFn makes the functions of
-// one subtask. Source: Flink KeyedStream.aggregate.
+// Rolling keeps one accumulator per key and emits its result after each record, with the record's event time; in BATCH after the last
+// record only. newFn makes the functions of one subtask. Source: Flink KeyedStream.aggregate.
 func Rolling[K comparable, T, A, R any](sel KeySelector[K, T], newFn func() RollingFunctions[K, T, A, R]) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
@@ -28,7 +28,9 @@ func Rolling[K comparable, T, A, R any](sel KeySelector[K, T], newFn func() Roll
 		if err != nil {
 			return nil, err
 		}
-		return &rollingOp[K, T, A, R]{KeyedBase{Ctx: ctx}, sel, newFn(), codec, codec.Views(), r, t}, nil
+		o := &rollingOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, f: newFn(), codec: codec, views: codec.Views(), out: r, table: t}
+		ctx.onKeyEnd(o.emit, nil)
+		return o, nil
 	})
 }
 
@@ -40,6 +42,7 @@ type rollingOp[K comparable, T, A, R any] struct {
 	views bool
 	out   Receiver[R]
 	table state.Table[K, A]
+	last  lastRecord[K]
 }
 
 func (o *rollingOp[K, T, A, R]) Input(int) any            { return Receiver[T](o) }
@@ -57,5 +60,24 @@ func (o *rollingOp[K, T, A, R]) Process(v T, m Meta) error {
 	if o.views {
 		*acc = o.codec.Clone(*acc)
 	}
+	if o.Ctx.Batch {
+		o.last = lastRecord[K]{k, m}
+		return nil
+	}
 	return o.out.Process(o.f.Result(k.Key, acc), m)
+}
+
+// lastRecord is the key's last record, in BATCH: an aggregation without windows emits its result then.
+type lastRecord[K comparable] struct {
+	k state.Key[K]
+	m Meta
+}
+
+func (o *rollingOp[K, T, A, R]) emit() error {
+	o.Ctx.Enter()
+	acc, found, err := o.table.Get(o.last.k, 0)
+	if err != nil || !found {
+		return o.Ctx.wrap(err)
+	}
+	return o.out.Process(o.f.Result(o.last.k.Key, &acc), o.last.m)
 }

@@ -114,7 +114,7 @@ func jobOverview(d *jobmaster.Details) object {
 	counts["total"] = len(tasks)
 	return object{"jid": d.JobID.String(), "name": d.Name, "state": d.State, "start-time": d.Start.UnixMilli(), "end-time": end(d.End),
 		"duration": duration(d.Start, d.End), "last-modification": last.UnixMilli(), "tasks": counts, "pending-operators": 0,
-		"jobType": "STREAMING", "schedulerType": "Default"}
+		"jobType": d.Graph.Mode.Name(), "schedulerType": "Default"}
 }
 
 func (s *server) jobDetails(_ *http.Request, d *jobmaster.Details) (any, error) {
@@ -133,7 +133,7 @@ func (s *server) jobDetails(_ *http.Request, d *jobmaster.Details) (any, error) 
 		vertices = append(vertices, v)
 	}
 	maxParallelism := config.MaxParallelism.Value(d.Config)
-	o := object{"jid": d.JobID.String(), "name": d.Name, "isStoppable": true, "state": d.State, "job-type": "STREAMING", "schedulerType": "Default",
+	o := object{"jid": d.JobID.String(), "name": d.Name, "isStoppable": true, "state": d.State, "job-type": d.Graph.Mode.Name(), "schedulerType": "Default",
 		"start-time": d.Start.UnixMilli(), "end-time": end(d.End), "duration": duration(d.Start, d.End), "maxParallelism": maxParallelism,
 		"now": time.Now().UnixMilli(), "timestamps": times, "vertices": vertices, "status-counts": status, "plan": plan(d), "stream-graph": object{},
 		"pending-operators": 0, "restarts": d.Restarts, "slots-required": d.Slots, "slots-allocated": d.HasSlots, "warnings": d.Graph.Warnings}
@@ -253,7 +253,7 @@ func plan(d *jobmaster.Details) object {
 }
 
 func jobConfig(_ *http.Request, d *jobmaster.Details) (any, error) {
-	strategy := scheduler.StrategyOf(d.Config)
+	strategy := scheduler.StrategyOf(d.Config, d.Graph.Mode)
 	return object{"jid": d.JobID.String(), "name": d.Name, "execution-config": object{"restart-strategy": strategy.String(),
 		"job-parallelism": config.Parallelism.Value(d.Config), "object-reuse-mode": true, "user-config": d.Config.Redacted()}}, nil
 }

@@ -76,6 +76,8 @@ type (
 	StopDone struct{ OK bool }
 	// FinalDone tells how the checkpoint of TriggerFinal ended.
 	FinalDone struct{ OK bool }
+	// CommitPrepared tells that what the tasks of this one's stage need to commit is prepared and kept. It answers PrepareCommit.
+	CommitPrepared struct{ ID graph.ExecutionID }
 	// CheckpointDone tells that a checkpoint was completed: the job makes progress.
 	CheckpointDone struct{}
 	// Forgive tells that the TaskManager whose loss was the last failure had been taken away by the cluster: it does not count.
@@ -95,6 +97,7 @@ func (CancelJob) event()      {}
 func (Stop) event()           {}
 func (StopDone) event()       {}
 func (FinalDone) event()      {}
+func (CommitPrepared) event() {}
 func (CheckpointDone) event() {}
 func (Forgive) event()        {}
 func (Suspend) event()        {}
@@ -117,12 +120,25 @@ type (
 	Prepare struct {
 		Attempt int
 		Restart bool
+		// Part says that only these vertices have new attempts; the others go on, or are finished.
+		Part     bool
+		Vertices []graph.VertexID
 	}
-	// Deploy sends tasks to their workers: consumers before producers, so that data finds its receiver.
+	// Deploy sends tasks to their workers: consumers before producers, so that data finds its receiver. In BATCH one follows each time
+	// that stages can run.
 	Deploy struct {
 		Attempt int
 		Tasks   []Placement
+		// Oldest is the least attempt whose tasks and partitions are not void.
+		Oldest int
 	}
+	// PrepareCommit lets the tasks of a stage, whose input is all processed, prepare what they have to commit. CommitPrepared answers when
+	// what all of them need for it is kept.
+	PrepareCommit struct{ IDs []graph.ExecutionID }
+	// Commit lets them commit.
+	Commit struct{ IDs []graph.ExecutionID }
+	// ReleasePartitions drops blocking partitions of these producers.
+	ReleasePartitions struct{ IDs []graph.ExecutionID }
 	// AllRunning tells that every task runs: checkpoints may begin.
 	AllRunning struct{ Attempt int }
 	// StopCheckpoints tells that the tasks of this attempt are to end: pending checkpoints are void.
@@ -159,11 +175,16 @@ type (
 	}
 )
 
-func (JobChanged) effect()      {}
-func (TaskMoved) effect()       {}
-func (RequireSlots) effect()    {}
-func (Prepare) effect()         {}
-func (Deploy) effect()          {}
+func (JobChanged) effect()   {}
+func (TaskMoved) effect()    {}
+func (RequireSlots) effect() {}
+func (Prepare) effect()      {}
+func (Deploy) effect()       {}
+
+func (PrepareCommit) effect()     {}
+func (Commit) effect()            {}
+func (ReleasePartitions) effect() {}
+
 func (AllRunning) effect()      {}
 func (StopCheckpoints) effect() {}
 func (CancelTasks) effect()     {}
@@ -179,4 +200,6 @@ func (Ended) effect()           {}
 type Placement struct {
 	ID   graph.ExecutionID
 	Slot Slot
+	// CommitOnly: all that is left to do is to commit what an earlier attempt prepared.
+	CommitOnly bool
 }

@@ -28,21 +28,28 @@ func (s *Scheduler) workerDown(e WorkerDown) {
 		x.Failure = &f
 		s.setTask(x, TaskFailed)
 	}
+	hit, missing := []*stage(nil), false
+	if s.batch {
+		hit, missing = s.lose(e.TaskManager, lost)
+	}
+	placed := s.batch && slices.ContainsFunc(s.placed, func(p Slot) bool { return p.TaskManager == e.TaskManager })
+	hurt := first != nil || missing || len(hit) > 0
 	switch {
-	case first != nil && s.phase == phaseActive:
-		s.fail(f, nil)
-	case first == nil && s.phase == phasePreparing && e.Process:
-		s.fail(f, nil) // it died before its first task: a restart that is paced by the strategy
-	case first != nil && s.phase == phaseEnding && s.state != JobCancelling:
-		s.fail(f, nil) // for the history; often the cause of what was heard first
+	case (hurt || placed) && s.phase == phaseActive:
+		s.fail(f, nil, hit...)
+	case s.phase == phasePreparing && (hurt || e.Process):
+		s.fail(f, nil, hit...) // it died before its first task: a restart that is paced by the strategy
+	case hurt && (s.phase == phaseEnding || s.batch) && s.state != JobCancelling:
+		s.fail(f, nil, hit...) // for the history; often the cause of what was heard first
 	}
 	s.checkEnd()
 }
 
-// fail handles a failure of task x, or of the job when x is nil.
-func (s *Scheduler) fail(f Failure, x *Execution) {
+// fail handles a failure of task x, or of the job when x is nil. What it ends is the stage of x, the stages hit, or, when none is given, all.
+func (s *Scheduler) fail(f Failure, x *Execution, hit ...*stage) {
 	f.At = s.now
 	if x != nil {
+		hit = []*stage{s.byID[x.ID.Vertex].stage}
 		f.Task, f.Execution = s.TaskName(x.ID), x.ID
 		if f.TaskManager == "" {
 			f.TaskManager = x.Slot.TaskManager
@@ -64,6 +71,10 @@ func (s *Scheduler) fail(f Failure, x *Execution) {
 	if !root {
 		if f.Fatal {
 			s.giveUp(&f)
+		} else if s.batch && s.state == JobRestarting && (len(hit) > 0 || hit == nil) { // of a stage that had gone on
+			s.hit(hit)
+			s.end("the job restarts: " + f.Message)
+			s.checkEnd()
 		}
 		return
 	}
@@ -75,12 +86,13 @@ func (s *Scheduler) fail(f Failure, x *Execution) {
 	pause, jitter, ok, why := s.cfg.Strategy.onFailure(s.now, &f)
 	if ok {
 		s.setJob(JobRestarting)
+		s.hit(hit)
 		s.end("the job restarts: " + f.Message)
 		s.pause, s.jitter = pause, jitter
 	} else {
 		f.Detail = join(f.Detail, "No restart: "+why+".")
 		s.setJob(JobFailing)
-		s.end("the job fails: " + f.Message)
+		s.endAll("the job fails: " + f.Message)
 	}
 	s.checkEnd()
 }
@@ -113,6 +125,9 @@ func (s *Scheduler) giveUp(f *Failure) {
 	}
 	s.root = f
 	s.setJob(JobFailing)
+	if s.batch {
+		s.endAll("the job fails: " + f.Message)
+	}
 	if s.phase == phaseIdle {
 		s.phase = phaseEnding
 	}
@@ -136,18 +151,29 @@ func (s *Scheduler) cancel() {
 		return
 	}
 	s.setJob(JobCancelling)
-	if s.phase != phaseEnding {
-		s.end("the job is cancelled")
+	if s.phase != phaseEnding || s.batch {
+		s.endAll("the job is cancelled")
 	}
 	s.checkEnd()
 }
 
-// end begins the end of the current attempt.
+// endAll begins the end of all tasks.
+func (s *Scheduler) endAll(reason string) {
+	for _, st := range s.stages {
+		st.ending = true
+	}
+	s.end(reason)
+}
+
+// end begins the end of the tasks of stages that are ending.
 func (s *Scheduler) end(reason string) {
 	s.phase = phaseEnding
 	s.emit(StopCheckpoints{reason})
 	c := CancelTasks{Attempt: s.attempt}
 	s.each(func(x *Execution) {
+		if !s.byID[x.ID.Vertex].stage.ending {
+			return
+		}
 		switch x.State {
 		case TaskCreated, TaskScheduled:
 			s.setTask(x, TaskCanceled)
@@ -175,7 +201,9 @@ func (s *Scheduler) kill() {
 
 // checkEnd goes on when every task of the attempt has ended.
 func (s *Scheduler) checkEnd() {
-	if s.state.Terminal() || !s.all(func(x *Execution) bool { return x.State.Terminal() }) {
+	if s.state.Terminal() || !s.all(func(x *Execution) bool {
+		return x.State.Terminal() || s.state == JobRestarting && !s.byID[x.ID.Vertex].stage.ending
+	}) {
 		return
 	}
 	switch {

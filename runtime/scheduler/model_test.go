@@ -13,7 +13,7 @@ func randomJob(pa, pb int, checkpoints bool) *Scheduler {
 	g := &graph.JobGraph{Vertices: []graph.Vertex{
 		{ID: graph.VertexID{ID: graph.ID{15: 1}}, Name: "a", Parallelism: pa},
 		{ID: graph.VertexID{ID: graph.ID{15: 2}}, Name: "b", Parallelism: pb}}}
-	s, err := New(Config{Graph: g, Checkpoints: checkpoints, Strategy: StrategyOf(config.Configuration{"restart-strategy.type": "exponential-delay"})})
+	s, err := New(Config{Graph: g, Checkpoints: checkpoints, Strategy: StrategyOf(config.Configuration{"restart-strategy.type": "exponential-delay"}, graph.Streaming)})
 	if err != nil {
 		panic(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/graph"
 )
 
 // Strategy decides about restarts. It is a value of the core: its only clock is what it is given.
@@ -36,15 +37,22 @@ func (s *Strategy) forgive() {
 	}
 }
 
-// StrategyOf reads the restart strategy. As in Flink the default is none for a job without checkpoints.
-func StrategyOf(c config.Configuration) Strategy {
-	kind := config.RestartStrategy.Value(c)
-	if !config.RestartStrategy.IsSet(c) && config.CheckpointInterval.Value(c) <= 0 {
+// batchAttempts is how many failures in a row fail a job in BATCH for which nothing is set: a stage that always fails must come to an end.
+const batchAttempts = 10
+
+// StrategyOf reads the restart strategy. As in Flink the default is none for a job without checkpoints; in BATCH, where a restart costs the
+// stage that failed alone, it is exponential-delay with batchAttempts.
+func StrategyOf(c config.Configuration, mode graph.Mode) Strategy {
+	kind, attempts := config.RestartStrategy.Value(c), config.ExponentialAttempts.Value(c)
+	switch set := config.RestartStrategy.IsSet(c); {
+	case mode == graph.Batch && !config.ExponentialAttempts.IsSet(c):
+		attempts = batchAttempts
+	case !set && mode != graph.Batch && config.CheckpointInterval.Value(c) <= 0:
 		kind = "none"
 	}
 	switch strings.ReplaceAll(kind, "-", "") {
 	case "exponentialdelay":
-		return Strategy{kind: "exponential-delay", attempts: config.ExponentialAttempts.Value(c), initial: config.ExponentialInitial.Value(c),
+		return Strategy{kind: "exponential-delay", attempts: attempts, initial: config.ExponentialInitial.Value(c),
 			next: config.ExponentialInitial.Value(c), longest: config.ExponentialMax.Value(c), forgiven: config.ExponentialReset.Value(c),
 			multiplier: config.ExponentialMultiplier.Value(c), jitter: config.ExponentialJitter.Value(c)}
 	case "fixeddelay":

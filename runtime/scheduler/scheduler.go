@@ -32,6 +32,7 @@ type Execution struct {
 type Vertex struct {
 	Spec  *graph.Vertex
 	Tasks []*Execution
+	stage *stage
 }
 
 // phase is where the job is within RUNNING, for the rules that the job's state alone does not tell.
@@ -49,6 +50,8 @@ type Scheduler struct {
 	cfg      Config
 	vertices []*Vertex
 	byID     map[graph.VertexID]*Vertex
+	stages   []*stage // in topological order
+	batch    bool
 	groups   []group
 	slots    int
 
@@ -121,7 +124,10 @@ func New(cfg Config) (*Scheduler, error) {
 		s.groups[i].from = s.slots
 		s.slots += s.groups[i].size
 	}
-	s.newAttempt()
+	s.plan()
+	for _, st := range s.stages {
+		s.newAttempt(st)
+	}
 	return s, nil
 }
 
@@ -138,6 +144,9 @@ func (s *Scheduler) Slots() int { return s.slots }
 
 // Vertices lists the execution graph in topological order.
 func (s *Scheduler) Vertices() []*Vertex { return s.vertices }
+
+// Vertex returns the vertex with this id, or nil.
+func (s *Scheduler) Vertex(id graph.VertexID) *Vertex { return s.byID[id] }
 
 // Ready reports whether checkpoints can be taken: every task runs and none has been told to end.
 func (s *Scheduler) Ready() bool {
@@ -162,8 +171,9 @@ func (s *Scheduler) TaskName(id graph.ExecutionID) string {
 	return fmt.Sprintf("%s (%d/%d)", v.Spec.Name, id.Subtask+1, v.Spec.Parallelism)
 }
 
-func (s *Scheduler) newAttempt() {
-	for _, v := range s.vertices {
+// newAttempt replaces the tasks of a stage by new ones.
+func (s *Scheduler) newAttempt(st *stage) {
+	for _, v := range st.vertices {
 		v.Tasks = make([]*Execution, v.Spec.Parallelism)
 		for i := range v.Tasks {
 			v.Tasks[i] = &Execution{ID: graph.ExecutionID{Vertex: v.Spec.ID, Subtask: i, Attempt: s.attempt}, State: TaskCreated,
@@ -185,7 +195,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 			s.setJob(JobCreated)
 			s.setJob(JobRunning)
 			s.emit(RequireSlots{s.slots})
-			s.prepare(false)
+			s.prepare(false, nil)
 		}
 	case Prepared:
 		s.deploy(e)
@@ -214,6 +224,8 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 		s.stopDone(e.OK)
 	case FinalDone:
 		s.finalDone(e.OK)
+	case CommitPrepared:
+		s.prepared(e.ID)
 	case CheckpointDone:
 		s.cfg.Strategy.progress = true
 	case Forgive:
@@ -267,19 +279,28 @@ func (s *Scheduler) all(fn func(x *Execution) bool) bool {
 	return ok
 }
 
-func (s *Scheduler) prepare(restart bool) {
+func (s *Scheduler) prepare(restart bool, vertices []graph.VertexID) {
 	s.phase = phasePreparing
-	s.each(func(x *Execution) { s.setTask(x, TaskScheduled) })
-	s.emit(Prepare{Attempt: s.attempt, Restart: restart})
+	for _, st := range s.stages {
+		if st.ready() {
+			st.each(func(x *Execution) { s.setTask(x, TaskScheduled) })
+		}
+	}
+	s.emit(Prepare{Attempt: s.attempt, Restart: restart, Part: restart && s.batch, Vertices: vertices})
 }
 
 func (s *Scheduler) restart() {
 	s.attempt++
 	s.restarts++
 	s.root = nil
-	s.newAttempt()
+	vertices := s.rerun()
 	s.setJob(JobRunning)
-	s.prepare(true)
+	if s.batch && s.all(func(x *Execution) bool { return x.State == TaskFinished }) { // the last ones went on meanwhile
+		s.phase = phaseActive
+		s.checkEnd()
+		return
+	}
+	s.prepare(true, vertices)
 }
 
 // deploy places the tasks: a place keeps its slot of the attempt before if it is still offered, so that tasks find their local state.
@@ -304,17 +325,8 @@ func (s *Scheduler) deploy(e Prepared) {
 	}
 	s.placed = place
 	s.phase = phaseActive
-	d := Deploy{Attempt: s.attempt}
-	for _, v := range slices.Backward(s.vertices) {
-		g := s.groups[slices.IndexFunc(s.groups, func(g group) bool { return g.name == v.Spec.SlotSharingGroup })]
-		for i, x := range v.Tasks {
-			// A vertex with fewer subtasks than its group has slots is spread over them.
-			x.Slot = place[g.from+i*g.size/v.Spec.Parallelism]
-			s.setTask(x, TaskDeploying)
-			d.Tasks = append(d.Tasks, Placement{x.ID, x.Slot})
-		}
-	}
-	s.emit(d)
+	s.deployReady()
+	s.checkEnd() // in BATCH, the last stages may have finished meanwhile
 }
 
 func (s *Scheduler) taskChanged(e TaskChanged) {
@@ -322,12 +334,17 @@ func (s *Scheduler) taskChanged(e TaskChanged) {
 	if x == nil || x.State.Terminal() {
 		return // an earlier attempt, or told twice
 	}
+	st := s.byID[x.ID.Vertex].stage
 	if e.EndOfData {
 		x.EndOfData = true
+		if s.batch {
+			s.stageEnds(st)
+			return
+		}
 		s.checkEndOfData()
 		return
 	}
-	if s.phase == phaseEnding && !e.State.Terminal() {
+	if st.ending && !e.State.Terminal() {
 		return // it is being cancelled; what it does before that is of no interest
 	}
 	if !s.setTask(x, e.State) {
@@ -341,14 +358,18 @@ func (s *Scheduler) taskChanged(e TaskChanged) {
 		}
 		s.fail(f, x)
 	case TaskCanceled:
-		if s.phase == phaseActive {
+		if !st.ending {
 			s.fail(Failure{Message: "task was cancelled though nobody asked for it", Kind: "error"}, x)
 		}
 	case TaskRunning:
-		if !s.running && s.all(func(x *Execution) bool { return x.State == TaskRunning }) {
+		if !s.batch && !s.running && s.all(func(x *Execution) bool { return x.State == TaskRunning }) {
 			s.running, s.runSince = true, s.now
 			s.emit(AllRunning{s.attempt})
 			s.checkEndOfData()
+		}
+	case TaskFinished:
+		if s.batch && !st.ending && st.all(func(x *Execution) bool { return x.State == TaskFinished }) {
+			s.stageFinished(st)
 		}
 	}
 	s.checkEnd()

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Transcripts: lines that begin with ">" are events, the lines below them the effects. "#" is a comment. The first lines set the job up:
 //
-//	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [key=value ...]
+//	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [batch <from>><to> ...] [key=value ...]
 //	> at 5s task a 0 RUNNING
 func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
@@ -72,6 +72,20 @@ func (p *player) job(args []string) {
 			conf[k] = v
 			continue
 		}
+		if a == "batch" { // vertices whose names begin with "sink" commit
+			g.Mode = graph.Batch
+			for i := range g.Vertices {
+				if strings.HasPrefix(g.Vertices[i].Name, "sink") {
+					g.Vertices[i].Operators = []graph.Operator{{Kind: "sink", Stateful: true}}
+				}
+			}
+			continue
+		}
+		if from, to, ok := strings.Cut(a, ">"); ok {
+			v := g.Vertex(p.names[to])
+			v.Inputs = append(v.Inputs, graph.Input{From: p.names[from], Exchange: graph.Blocking})
+			continue
+		}
 		if a == "checkpoints" {
 			cfg.Checkpoints = true
 			conf[config.CheckpointInterval.Key] = "10s"
@@ -90,7 +104,7 @@ func (p *player) job(args []string) {
 		}
 		g.Vertices = append(g.Vertices, v)
 	}
-	cfg.Strategy = StrategyOf(conf)
+	cfg.Strategy = StrategyOf(conf, g.Mode)
 	s, err := New(cfg)
 	if err != nil {
 		p.t.Fatal(err)
@@ -139,7 +153,7 @@ func (p *player) events(a []string) []Event {
 		}
 		return []Event{e}
 	case "task": // task vertex subtask state [failure]
-		id := graph.ExecutionID{Vertex: p.names[a[1]], Subtask: num(2), Attempt: p.s.Attempt()}
+		id := p.s.Vertex(p.names[a[1]]).Tasks[num(2)].ID
 		return []Event{p.taskEvent(id, a[3], failure(a[4:]))}
 	case "old": // old vertex subtask attempt state
 		id := graph.ExecutionID{Vertex: p.names[a[1]], Subtask: num(2), Attempt: num(3)}
@@ -171,6 +185,8 @@ func (p *player) events(a []string) []Event {
 		return []Event{CancelJob{}}
 	case "stop":
 		return []Event{Stop{Drain: len(a) > 1}}
+	case "prepared-commits": // vertex
+		return []Event{CommitPrepared{p.s.Vertex(p.names[a[1]]).Tasks[0].ID}}
 	case "stopped":
 		return []Event{StopDone{a[1] == "ok"}}
 	case "final":
@@ -218,11 +234,28 @@ func (p *player) show(e Effect) string {
 	case RequireSlots:
 		return fmt.Sprintf("slots %d", e.N)
 	case Prepare:
-		return fmt.Sprintf("prepare #%d restart=%t", e.Attempt, e.Restart)
+		if s := fmt.Sprintf("prepare #%d restart=%t", e.Attempt, e.Restart); !e.Part {
+			return s
+		}
+		var names []string
+		for _, v := range e.Vertices {
+			names = append(names, p.back[v])
+		}
+		return fmt.Sprintf("prepare #%d of %s", e.Attempt, strings.Join(names, " "))
+	case PrepareCommit:
+		return "prepare commits " + p.ids(e.IDs)
+	case Commit:
+		return "commit " + p.ids(e.IDs)
+	case ReleasePartitions:
+		return "release " + p.ids(e.IDs)
 	case Deploy:
 		var out []string
 		for _, t := range e.Tasks {
-			out = append(out, fmt.Sprintf("%s@%s:%d", p.id(t.ID), t.Slot.TaskManager, t.Slot.Index))
+			s := fmt.Sprintf("%s@%s:%d", p.id(t.ID), t.Slot.TaskManager, t.Slot.Index)
+			if t.CommitOnly {
+				s += "(commits)"
+			}
+			out = append(out, s)
 		}
 		return "deploy " + strings.Join(out, " ")
 	case AllRunning:

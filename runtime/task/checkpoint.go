@@ -70,6 +70,9 @@ func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 	b := operator.Barrier{ID: m.GetCheckpointId(), Timestamp: m.GetTimestampMs(), Savepoint: m.GetSavepoint(), Canonical: m.GetCanonical(),
 		Suspend: m.GetSuspend(), Drain: m.GetDrain(), Exclusive: m.GetExclusiveDir(), Shared: m.GetSharedDir()}
 	t.Post(func() error {
+		if t.d.Batch {
+			return t.prepareCommits(b)
+		}
 		if t.source == nil {
 			t.decline(b.ID, errors.New("task: triggered directly, but it has inputs"))
 			return nil
@@ -131,7 +134,7 @@ func (t *Task) onEndOfPartition(channel int) error {
 }
 
 func (t *Task) apply(effects []barrier.Effect) error {
-	in := t.input.(*gateInput)
+	in, _ := t.input.(*gateInput) // in BATCH another one, and no barriers
 	for _, e := range effects {
 		switch e.Kind {
 		case barrier.Block:

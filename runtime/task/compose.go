@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/graph"
-	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/task/barrier"
@@ -25,7 +25,7 @@ func (t *Task) compose() error {
 			len(t.d.Inputs), len(t.d.Subpartitions), len(t.d.Vertex.Inputs), len(t.d.Vertex.Outputs))
 	}
 	for i, n := range t.d.Subpartitions {
-		p, err := t.env.Network.NewPartition(t.ctx, network.PartitionID{Producer: t.d.Execution, Output: i}, n)
+		p, err := t.newPartition(i, n)
 		if err != nil {
 			return fmt.Errorf("task: output %d of %s: %w", i, t.d.Vertex.Name, err)
 		}
@@ -37,8 +37,13 @@ func (t *Task) compose() error {
 	for _, o := range t.d.Restore.Operators {
 		restored[o.ID] = o.State
 	}
+	t.mute = slices.ContainsFunc(t.d.Head.Node.In, t.sorts)
 	if err := t.chain(t.d.Head, restored); err != nil {
 		return err
+	}
+	if t.d.CommitOnly {
+		t.input = nothing{}
+		return nil
 	}
 	if s, ok := t.ops[0].(operator.SourceHead); ok {
 		t.source = s
@@ -68,7 +73,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 			return fmt.Errorf("task: output %q of %s has no record type", o.Tag, c.Node.Name)
 		}
 		w, err := typ.Writer(t.parts[o.Index], t.d.Subpartitions[o.Index], t.d.Subtask, t.consumerMax(o.Index), o.Partitioner, o.Keyer,
-			config.BufferTimeout.Value(t.env.Config) == 0)
+			config.BufferTimeout.Value(t.env.Config) == 0 && !t.d.Batch)
 		if err != nil {
 			return fmt.Errorf("task: output of %s: %w", c.Node.Name, err)
 		}
@@ -95,6 +100,12 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 	ctx := t.operatorContext(c, restored)
 	out := tees[""]
 	delete(tees, "")
+	if typ := types[""]; t.mute && c == t.d.Head && typ != nil {
+		var err error
+		if out, err = typ.Mute(out, &t.mute); err != nil {
+			return err
+		}
+	}
 	ctx.Side = tees
 	op, err := f.New(ctx, out)
 	if op != nil {
@@ -121,7 +132,7 @@ func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID
 		Config: t.env.Config, Metrics: t.metrics.operator(c.ID, c.Node.Name), Mark: &t.mark,
 		RestoredCheckpoint: t.d.RestoredCheckpoint, State: restored[c.ID],
 		StateSource: storage.NewSource(t.env.FS), StateMemory: t.env.StateMemory,
-		Checkpointing: config.CheckpointInterval.Value(t.env.Config) > 0,
+		Checkpointing: config.CheckpointInterval.Value(t.env.Config) > 0 || t.d.Batch, Batch: t.d.Batch,
 	}
 	ctx.Logger = t.log.With().Str("operator", c.Node.Name).Str("uid", c.Node.UID).Logger()
 	if len(t.env.Dirs) > 0 {
@@ -133,8 +144,14 @@ func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID
 
 // connect opens the gates and their readers.
 func (t *Task) connect() error {
-	in := &gateInput{t: t}
+	in := &gateInput{t: t, atEnd: t.reachEnd}
 	t.input = in
+	var sorted *sortedInput
+	if slices.ContainsFunc(t.d.Head.Node.In, t.sorts) {
+		sorted = &sortedInput{gateInput: gateInput{t: t}}
+		in = &sorted.gateInput
+		in.atEnd, t.input = sorted.sort, sorted
+	}
 	perInput := map[int]int{} // input of the head -> channels
 	for i, v := range t.d.Vertex.Inputs {
 		perInput[v.Input] += len(t.d.Inputs[i])
@@ -154,7 +171,17 @@ func (t *Task) connect() error {
 		if readers[e.Input] != nil {
 			continue
 		}
-		r, err := typ.Reader(t.ops[0].Input(e.Input), perInput[e.Input])
+		var r operator.Reader
+		var err error
+		if t.sorts(e) {
+			var s operator.SortedReader
+			if s, err = t.sortedReader(typ, e, perInput[e.Input]); err == nil {
+				sorted.sorted = append(sorted.sorted, s)
+			}
+			r = s
+		} else {
+			r, err = typ.Reader(t.ops[0].Input(e.Input), perInput[e.Input])
+		}
 		if err != nil {
 			return err
 		}
@@ -168,7 +195,15 @@ func (t *Task) connect() error {
 			return fmt.Errorf("task: input %d of %s: %w", i, t.d.Vertex.Name, err)
 		}
 		g.SetRecycle(!views[v.Input])
-		in.gates = append(in.gates, &gate{g: g, reader: readers[v.Input], base: base[v.Input], first: first})
+		w := &gate{g: g, reader: readers[v.Input], base: base[v.Input], first: first}
+		if t.d.Batch && len(readers) > 1 && sorted == nil { // a broadcast input is read before the other one
+			w.early = v.Partitioner == graph.Broadcast
+			w.late = !w.early
+		}
+		if w.early {
+			in.early += g.Channels()
+		}
+		in.gates = append(in.gates, w)
 		base[v.Input] += g.Channels()
 		first += g.Channels()
 	}

@@ -64,6 +64,8 @@ type gateInput struct {
 	turn     int
 	channels int // all
 	ended    int // channels at end of data
+	early    int // channels, not at end of data, that others wait for
+	atEnd    func() error
 }
 
 // gate is one vertex input.
@@ -72,6 +74,8 @@ type gate struct {
 	reader operator.Reader
 	base   int // first channel in the reader
 	first  int // first channel in the task's alignment
+	early  bool
+	late   bool // in BATCH, waits for the early ones
 }
 
 func (i *gateInput) step() (bool, error) {
@@ -79,6 +83,9 @@ func (i *gateInput) step() (bool, error) {
 		g := i.gates[i.turn]
 		if i.turn++; i.turn == len(i.gates) {
 			i.turn = 0
+		}
+		if g.late && i.early > 0 {
+			continue
 		}
 		item, ok, err := g.g.Poll()
 		if err != nil {
@@ -107,11 +114,17 @@ func (i *gateInput) event(g *gate, item network.Item) error {
 		if err := g.reader.End(g.base + item.Channel); err != nil {
 			return err
 		}
+		if g.early {
+			i.early--
+		}
 		if i.ended++; i.ended == i.channels {
-			return t.reachEnd()
+			return i.atEnd()
 		}
 		return nil
 	case network.EndOfPartition:
+		if t.d.Batch {
+			return nil // follows the end of the channel's data at once
+		}
 		if t.finishing || t.endOfData || t.suspended {
 			return t.onEndOfPartition(g.first + item.Channel)
 		}

@@ -4,6 +4,8 @@
 // and mails (triggers, notices, results of background work). Its loop runs mails, then due timers, then one batch of input, and waits
 // only when there is nothing to do. Other goroutines of a task write snapshots (one per checkpoint) and sink commits.
 //
+// In BATCH see batch.go.
+//
 // Life: compose the chain, open the operators (restore), RUNNING, …, end of data (every input ended; the task stays and takes part in
 // checkpoints until it is told to finish), FINISHED. Files: task.go (life and loop), compose.go, input.go, checkpoint.go, mailbox.go.
 package task
@@ -40,6 +42,8 @@ type Deployment struct {
 	Inputs             [][]network.Source // one per vertex input
 	Subpartitions      []int              // one per vertex output
 	ConsumerMax        map[int]int        // vertex output -> max parallelism of its consumer
+	Batch              bool               // the job runs in BATCH
+	CommitOnly         bool               // all there is to do is to commit what Restore holds
 	Restore            metadata.Task
 	RestoredCheckpoint int64
 }
@@ -83,6 +87,7 @@ type Task struct {
 	input   input
 	source  operator.SourceHead // nil for tasks with network inputs
 
+	mute      bool // BATCH: watermarks of the head are those of a key, and for nobody else
 	flush     idleFlush
 	endOfData bool
 	suspended bool
@@ -196,6 +201,9 @@ func (t *Task) run() (err error) {
 	}
 	t.scheduleFlush()
 	t.env.Report.State(t.d.Execution, pb.TaskState_RUNNING, nil)
+	if t.d.CommitOnly {
+		t.endAtOnce()
+	}
 	if err := t.loop(); err != nil {
 		return err
 	}
@@ -317,7 +325,7 @@ func (t *Task) publish() {
 // it has nothing to do it does not wait for that (idleFlush).
 func (t *Task) scheduleFlush() {
 	every := config.BufferTimeout.Value(t.env.Config).Milliseconds()
-	if every <= 0 || len(t.parts) == 0 {
+	if every <= 0 || len(t.parts) == 0 || t.d.Batch { // in BATCH nobody waits for a buffer
 		return
 	}
 	t.flush = newIdleFlush(t.parts)

@@ -64,7 +64,6 @@ type coordinators struct {
 	events  chan func() // everything below belongs to the loop that runs these
 	all     []*enumerator
 	checked bool
-	attempt int32
 	align   alignment.Groups
 }
 
@@ -105,11 +104,11 @@ func (c *coordinators) handle(ctx context.Context, m *pb.CoordinatorDown) {
 			e.guard(func() error { e.e.CheckpointComplete(m.Completed.GetCheckpointId()); return nil })
 		}
 	case *pb.CoordinatorDown_OperatorEvent:
-		if e := c.find(m.OperatorEvent.GetOperatorId()); e != nil && m.OperatorEvent.GetAttempt() == c.attempt {
+		if e := c.find(m.OperatorEvent.GetOperatorId()); e != nil && m.OperatorEvent.GetAttempt() == e.attempt {
 			e.event(m.OperatorEvent)
 		}
 	case *pb.CoordinatorDown_SubtaskReady:
-		if e := c.find(m.SubtaskReady.GetOperatorId()); e != nil && m.SubtaskReady.GetAttempt() == c.attempt {
+		if e := c.find(m.SubtaskReady.GetOperatorId()); e != nil && m.SubtaskReady.GetAttempt() == e.attempt {
 			e.ready(int(m.SubtaskReady.GetSubtask()))
 		}
 	}
@@ -124,17 +123,21 @@ func (c *coordinators) find(id string) *enumerator {
 	return nil
 }
 
-// start checks once, and (re)makes all enumerators with the given states.
+// start checks once, and (re)makes enumerators with the given states: all, or those that are named.
 func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
-	c.stopAll()
-	c.attempt = m.GetAttempt()
-	c.align = alignment.Groups{}
+	meant := func(id graph.OperatorID) bool {
+		return len(m.GetOperators()) == 0 || slices.Contains(m.GetOperators(), id.String())
+	}
+	c.stop(meant)
+	c.align = alignment.Groups{} // in BATCH, where some may go on, nothing is aligned
 	conf := config.Configuration(c.cfg.Config)
-	env := connector.PreflightContext{CheckpointInterval: config.CheckpointInterval.Value(conf), CheckpointTimeout: config.CheckpointTimeout.Value(conf), Files: c.files}
+	env := connector.PreflightContext{CheckpointInterval: config.CheckpointInterval.Value(conf), CheckpointTimeout: config.CheckpointTimeout.Value(conf),
+		Files: c.files, Batch: c.program.Graph.Mode == graph.Batch}
+	var made []*enumerator
 	for _, v := range c.program.Graph.Vertices {
 		for _, op := range v.Operators {
 			half, ok := c.program.Nodes[op.ID].Coordinator.(operator.Coordinator)
-			if !ok {
+			if !ok || c.checked && !meant(op.ID) {
 				continue
 			}
 			par := v.Parallelism
@@ -149,7 +152,10 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 					return
 				}
 			}
-			e := &enumerator{c: c, id: op.ID, name: op.Name, parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
+			if !meant(op.ID) {
+				continue
+			}
+			e := &enumerator{c: c, id: op.ID, attempt: m.GetAttempt(), name: op.Name, parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
 			e.ctx, e.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each enumerator
 			err := safely(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
 			if err != nil {
@@ -165,15 +171,16 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 				}
 				continue
 			}
-			if a := half.Alignment(); a != nil {
+			if a := half.Alignment(); a != nil && !env.Batch {
 				e.align = a
 				c.align.Add(e.id.String(), a.Group, a.Drift, par)
 			}
 			c.all = append(c.all, e)
+			made = append(made, e)
 		}
 	}
 	c.checked = true
-	for _, e := range c.all {
+	for _, e := range made {
 		e.guard(func() error { return e.e.Start(e.ctx) })
 		if e.align != nil {
 			e.Async(time.Duration(e.align.Interval)*time.Millisecond, func(context.Context) (any, error) { return nil, nil }, func(any, error) { e.announce(false) })
@@ -197,18 +204,26 @@ func (c *coordinators) snapshot(id int64) {
 	c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Snapshot{Snapshot: s}})
 }
 
-func (c *coordinators) stopAll() {
+func (c *coordinators) stopAll() { c.stop(func(graph.OperatorID) bool { return true }) }
+
+func (c *coordinators) stop(which func(graph.OperatorID) bool) {
+	var stopped, left []*enumerator
 	for _, e := range c.all {
+		if !which(e.id) {
+			left = append(left, e)
+			continue
+		}
+		stopped = append(stopped, e)
 		e.cancel()
 		if err := safely(e.e.Close); err != nil {
 			c.log.Debug().Err(err).Str("operator", e.name).Msg("close enumerator")
 		}
 		e.closed = true
 	}
-	for _, e := range c.all {
+	for _, e := range stopped {
 		e.wg.Wait() // its goroutines watch e.ctx wherever they wait
 	}
-	c.all = nil
+	c.all = left
 }
 
 // safely turns a panic of user code into an error.
@@ -225,6 +240,7 @@ func safely(fn func() error) (err error) {
 type enumerator struct {
 	c           *coordinators
 	id          graph.OperatorID
+	attempt     int32 // of its readers
 	name        string
 	parallelism int
 	log         zerolog.Logger
@@ -328,7 +344,7 @@ func (e *enumerator) post(subtask int, ev operator.SourceEvent) {
 		return
 	}
 	e.c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_OperatorEvent{OperatorEvent: &pb.OperatorEvent{
-		OperatorId: e.id.String(), Subtask: int32(subtask), Attempt: e.c.attempt, Payload: b}}})
+		OperatorId: e.id.String(), Subtask: int32(subtask), Attempt: e.attempt, Payload: b}}})
 }
 
 // Parallelism implements connector.EnumeratorContext.

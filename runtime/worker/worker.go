@@ -132,7 +132,7 @@ func (w *worker) send(m *pb.WorkerUp) {
 func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 	switch m := m.GetMsg().(type) {
 	case *pb.WorkerDown_Deploy:
-		w.deploy(ctx, m.Deploy.GetTasks())
+		w.deploy(ctx, m.Deploy.GetTasks(), int(m.Deploy.GetOldestAttempt()))
 	case *pb.WorkerDown_Cancel:
 		if m.Cancel.GetAll() {
 			w.each(func(t *task.Task) { t.Cancel() })
@@ -153,7 +153,7 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 			}
 		}
 	case *pb.WorkerDown_Completed:
-		w.each(func(t *task.Task) { t.CheckpointComplete(m.Completed.GetCheckpointId()) })
+		w.completed(m.Completed)
 	case *pb.WorkerDown_Aborted:
 		w.each(func(t *task.Task) { t.CheckpointAborted(m.Aborted.GetCheckpointId(), m.Aborted.GetResume()) })
 	case *pb.WorkerDown_OperatorEvent:
@@ -163,6 +163,25 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 			if t := w.task(id); t != nil {
 				t.Finish()
 			}
+		}
+	case *pb.WorkerDown_Release:
+		var ids []graph.ExecutionID
+		for _, id := range m.Release.GetExecutionIds() {
+			if e, err := graph.ParseExecutionID(id); err == nil {
+				ids = append(ids, e)
+			}
+		}
+		w.env.Network.Release(ids...)
+	}
+}
+
+func (w *worker) completed(m *pb.CheckpointNotice) {
+	if len(m.GetExecutionIds()) == 0 {
+		w.each(func(t *task.Task) { t.CheckpointComplete(m.GetCheckpointId()) })
+	}
+	for _, id := range m.GetExecutionIds() {
+		if t := w.task(id); t != nil {
+			t.CheckpointComplete(m.GetCheckpointId())
 		}
 	}
 }
@@ -201,16 +220,18 @@ func (w *worker) operatorEvent(e *pb.OperatorEvent) {
 	})
 }
 
-// deploy starts tasks. Tasks of older attempts are cancelled first, and waited for: they may hold the resources of the new ones
-// (a JobMaster that took over knows nothing of them). What older attempts left in the exchange goes with them.
-func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment) {
-	newest := 0
-	for _, d := range ds {
-		newest = max(newest, int(d.GetAttempt()))
+// deploy starts tasks. Tasks of attempts that are void are cancelled first, and waited for: they may hold the resources of the new ones
+// (a JobMaster that took over knows nothing of them). What these attempts left in the exchange goes with them. In STREAMING that is all
+// that is older; in BATCH finished stages and those that go on have older attempts.
+func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int) {
+	if w.program.Graph.Mode != graph.Batch {
+		for _, d := range ds {
+			oldest = max(oldest, int(d.GetAttempt()))
+		}
 	}
 	var old []*task.Task
 	w.each(func(t *task.Task) {
-		if t.ID().Attempt < newest {
+		if t.ID().Attempt < oldest {
 			t.Cancel()
 			old = append(old, t)
 		}
@@ -219,7 +240,7 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment) {
 		for _, o := range old {
 			<-o.Done()
 		}
-		w.env.Network.ReleaseBefore(newest) // what finished and was not read to its end; nobody will
+		w.env.Network.ReleaseBefore(oldest) // what finished and was not read to its end; nobody will
 	})
 	for _, d := range ds {
 		t, err := w.make(ctx, d)
@@ -255,6 +276,7 @@ func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, er
 		Execution: e, JobName: w.program.Graph.Name, Vertex: v, Head: head, Subtask: int(d.GetSubtask()),
 		Parallelism: int(d.GetParallelism()), MaxParallelism: int(d.GetMaxParallelism()),
 		RestoredCheckpoint: d.GetRestoredCheckpointId(), ConsumerMax: map[int]int{},
+		Batch: w.program.Graph.Mode == graph.Batch, CommitOnly: d.GetCommitOnly(),
 	}
 	for _, g := range d.GetInputs() {
 		var in []network.Source

@@ -1872,6 +1872,7 @@ type WorkerDown struct {
 	//	*WorkerDown_Aborted
 	//	*WorkerDown_OperatorEvent
 	//	*WorkerDown_Finish
+	//	*WorkerDown_Release
 	Msg           isWorkerDown_Msg `protobuf_oneof:"msg"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1977,6 +1978,15 @@ func (x *WorkerDown) GetFinish() *FinishTasks {
 	return nil
 }
 
+func (x *WorkerDown) GetRelease() *ReleasePartitions {
+	if x != nil {
+		if x, ok := x.Msg.(*WorkerDown_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
 type isWorkerDown_Msg interface {
 	isWorkerDown_Msg()
 }
@@ -2009,6 +2019,10 @@ type WorkerDown_Finish struct {
 	Finish *FinishTasks `protobuf:"bytes,7,opt,name=finish,proto3,oneof"`
 }
 
+type WorkerDown_Release struct {
+	Release *ReleasePartitions `protobuf:"bytes,8,opt,name=release,proto3,oneof"`
+}
+
 func (*WorkerDown_Deploy) isWorkerDown_Msg() {}
 
 func (*WorkerDown_Cancel) isWorkerDown_Msg() {}
@@ -2023,9 +2037,13 @@ func (*WorkerDown_OperatorEvent) isWorkerDown_Msg() {}
 
 func (*WorkerDown_Finish) isWorkerDown_Msg() {}
 
+func (*WorkerDown_Release) isWorkerDown_Msg() {}
+
+// Deploy starts tasks. Tasks and partitions of attempts before oldest_attempt are void: they are cancelled, and dropped, first.
 type Deploy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*TaskDeployment      `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	OldestAttempt int32                  `protobuf:"varint,2,opt,name=oldest_attempt,json=oldestAttempt,proto3" json:"oldest_attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2067,6 +2085,58 @@ func (x *Deploy) GetTasks() []*TaskDeployment {
 	return nil
 }
 
+func (x *Deploy) GetOldestAttempt() int32 {
+	if x != nil {
+		return x.OldestAttempt
+	}
+	return 0
+}
+
+// ReleasePartitions drops blocking partitions that are no longer needed.
+type ReleasePartitions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecutionIds  []string               `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleasePartitions) Reset() {
+	*x = ReleasePartitions{}
+	mi := &file_runtime_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleasePartitions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleasePartitions) ProtoMessage() {}
+
+func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleasePartitions.ProtoReflect.Descriptor instead.
+func (*ReleasePartitions) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ReleasePartitions) GetExecutionIds() []string {
+	if x != nil {
+		return x.ExecutionIds
+	}
+	return nil
+}
+
 type TaskDeployment struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	ExecutionId          string                 `protobuf:"bytes,1,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
@@ -2081,13 +2151,15 @@ type TaskDeployment struct {
 	RestoredCheckpointId int64                  `protobuf:"varint,10,opt,name=restored_checkpoint_id,json=restoredCheckpointId,proto3" json:"restored_checkpoint_id,omitempty"`
 	CheckpointDir        string                 `protobuf:"bytes,11,opt,name=checkpoint_dir,json=checkpointDir,proto3" json:"checkpoint_dir,omitempty"` // URI of the job's checkpoint directory (…/<job id>)
 	Slot                 int32                  `protobuf:"varint,12,opt,name=slot,proto3" json:"slot,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// BATCH: the attempt before had processed all input, and what it prepared to commit is in restore. Only that is committed.
+	CommitOnly    bool `protobuf:"varint,13,opt,name=commit_only,json=commitOnly,proto3" json:"commit_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskDeployment) Reset() {
 	*x = TaskDeployment{}
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2171,7 @@ func (x *TaskDeployment) String() string {
 func (*TaskDeployment) ProtoMessage() {}
 
 func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2184,7 @@ func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeployment.ProtoReflect.Descriptor instead.
 func (*TaskDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{25}
+	return file_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TaskDeployment) GetExecutionId() string {
@@ -2199,6 +2271,13 @@ func (x *TaskDeployment) GetSlot() int32 {
 	return 0
 }
 
+func (x *TaskDeployment) GetCommitOnly() bool {
+	if x != nil {
+		return x.CommitOnly
+	}
+	return false
+}
+
 type GateDeployment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Channels      []*ChannelSource       `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`
@@ -2208,7 +2287,7 @@ type GateDeployment struct {
 
 func (x *GateDeployment) Reset() {
 	*x = GateDeployment{}
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2299,7 @@ func (x *GateDeployment) String() string {
 func (*GateDeployment) ProtoMessage() {}
 
 func (x *GateDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2312,7 @@ func (x *GateDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateDeployment.ProtoReflect.Descriptor instead.
 func (*GateDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{26}
+	return file_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GateDeployment) GetChannels() []*ChannelSource {
@@ -2255,7 +2334,7 @@ type ChannelSource struct {
 
 func (x *ChannelSource) Reset() {
 	*x = ChannelSource{}
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2346,7 @@ func (x *ChannelSource) String() string {
 func (*ChannelSource) ProtoMessage() {}
 
 func (x *ChannelSource) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2359,7 @@ func (x *ChannelSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelSource.ProtoReflect.Descriptor instead.
 func (*ChannelSource) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{27}
+	return file_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChannelSource) GetProducer() string {
@@ -2322,7 +2401,7 @@ type PartitionDeployment struct {
 
 func (x *PartitionDeployment) Reset() {
 	*x = PartitionDeployment{}
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2413,7 @@ func (x *PartitionDeployment) String() string {
 func (*PartitionDeployment) ProtoMessage() {}
 
 func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2426,7 @@ func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionDeployment.ProtoReflect.Descriptor instead.
 func (*PartitionDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{28}
+	return file_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PartitionDeployment) GetSubpartitions() int32 {
@@ -2374,7 +2453,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2465,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2478,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{29}
+	return file_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelTasks) GetExecutionIds() []string {
@@ -2437,7 +2516,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2528,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2541,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{30}
+	return file_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TriggerCheckpoint) GetCheckpointId() int64 {
@@ -2531,14 +2610,15 @@ func (x *TriggerCheckpoint) GetDrain() bool {
 type CheckpointNotice struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CheckpointId  int64                  `protobuf:"varint,1,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
-	Resume        bool                   `protobuf:"varint,2,opt,name=resume,proto3" json:"resume,omitempty"` // aborted stop-with-savepoint: go on
+	Resume        bool                   `protobuf:"varint,2,opt,name=resume,proto3" json:"resume,omitempty"`                                // aborted stop-with-savepoint: go on
+	ExecutionIds  []string               `protobuf:"bytes,3,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"` // it is for these alone; empty for all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckpointNotice) Reset() {
 	*x = CheckpointNotice{}
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2630,7 @@ func (x *CheckpointNotice) String() string {
 func (*CheckpointNotice) ProtoMessage() {}
 
 func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2643,7 @@ func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointNotice.ProtoReflect.Descriptor instead.
 func (*CheckpointNotice) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{31}
+	return file_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CheckpointNotice) GetCheckpointId() int64 {
@@ -2580,6 +2660,13 @@ func (x *CheckpointNotice) GetResume() bool {
 	return false
 }
 
+func (x *CheckpointNotice) GetExecutionIds() []string {
+	if x != nil {
+		return x.ExecutionIds
+	}
+	return nil
+}
+
 // FinishTasks lets tasks end that are at END_OF_DATA, or suspended by a stop-with-savepoint; sent after the final checkpoint's notice.
 type FinishTasks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2590,7 +2677,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2689,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2702,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{32}
+	return file_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FinishTasks) GetExecutionIds() []string {
@@ -2635,7 +2722,7 @@ type WorkerMetrics struct {
 
 func (x *WorkerMetrics) Reset() {
 	*x = WorkerMetrics{}
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2734,7 @@ func (x *WorkerMetrics) String() string {
 func (*WorkerMetrics) ProtoMessage() {}
 
 func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2747,7 @@ func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMetrics.ProtoReflect.Descriptor instead.
 func (*WorkerMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{33}
+	return file_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerMetrics) GetTimeMs() int64 {
@@ -2695,7 +2782,7 @@ type TaskMetrics struct {
 
 func (x *TaskMetrics) Reset() {
 	*x = TaskMetrics{}
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2794,7 @@ func (x *TaskMetrics) String() string {
 func (*TaskMetrics) ProtoMessage() {}
 
 func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2807,7 @@ func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMetrics.ProtoReflect.Descriptor instead.
 func (*TaskMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{34}
+	return file_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskMetrics) GetExecutionId() string {
@@ -2806,7 +2893,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2905,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2918,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{35}
+	return file_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Metric) GetOperatorId() string {
@@ -2885,7 +2972,7 @@ type CoordinatorUp struct {
 
 func (x *CoordinatorUp) Reset() {
 	*x = CoordinatorUp{}
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +2984,7 @@ func (x *CoordinatorUp) String() string {
 func (*CoordinatorUp) ProtoMessage() {}
 
 func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +2997,7 @@ func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorUp.ProtoReflect.Descriptor instead.
 func (*CoordinatorUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{36}
+	return file_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CoordinatorUp) GetMsg() isCoordinatorUp_Msg {
@@ -3007,7 +3094,7 @@ type CoordinatorReady struct {
 
 func (x *CoordinatorReady) Reset() {
 	*x = CoordinatorReady{}
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3106,7 @@ func (x *CoordinatorReady) String() string {
 func (*CoordinatorReady) ProtoMessage() {}
 
 func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3119,7 @@ func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorReady.ProtoReflect.Descriptor instead.
 func (*CoordinatorReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{37}
+	return file_runtime_proto_rawDescGZIP(), []int{38}
 }
 
 // CoordinatorSnapshot answers SnapshotCoordinators. Events sent before it belong to the checkpoint, events after it do not.
@@ -3047,7 +3134,7 @@ type CoordinatorSnapshot struct {
 
 func (x *CoordinatorSnapshot) Reset() {
 	*x = CoordinatorSnapshot{}
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3146,7 @@ func (x *CoordinatorSnapshot) String() string {
 func (*CoordinatorSnapshot) ProtoMessage() {}
 
 func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3159,7 @@ func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorSnapshot.ProtoReflect.Descriptor instead.
 func (*CoordinatorSnapshot) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{38}
+	return file_runtime_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CoordinatorSnapshot) GetCheckpointId() int64 {
@@ -3114,7 +3201,7 @@ type CoordinatorDown struct {
 
 func (x *CoordinatorDown) Reset() {
 	*x = CoordinatorDown{}
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3213,7 @@ func (x *CoordinatorDown) String() string {
 func (*CoordinatorDown) ProtoMessage() {}
 
 func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3226,7 @@ func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorDown.ProtoReflect.Descriptor instead.
 func (*CoordinatorDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{39}
+	return file_runtime_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CoordinatorDown) GetMsg() isCoordinatorDown_Msg {
@@ -3265,13 +3352,14 @@ type StartCoordinators struct {
 	Parallelism   map[string]int32       `protobuf:"bytes,2,rep,name=parallelism,proto3" json:"parallelism,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by operator id
 	Restored      bool                   `protobuf:"varint,3,opt,name=restored,proto3" json:"restored,omitempty"`
 	Attempt       int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Operators     []string               `protobuf:"bytes,5,rep,name=operators,proto3" json:"operators,omitempty"` // (re)start these alone, and leave the others as they are; empty for all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartCoordinators) Reset() {
 	*x = StartCoordinators{}
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3371,7 @@ func (x *StartCoordinators) String() string {
 func (*StartCoordinators) ProtoMessage() {}
 
 func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3384,7 @@ func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartCoordinators.ProtoReflect.Descriptor instead.
 func (*StartCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{40}
+	return file_runtime_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StartCoordinators) GetStates() map[string][]byte {
@@ -3327,6 +3415,13 @@ func (x *StartCoordinators) GetAttempt() int32 {
 	return 0
 }
 
+func (x *StartCoordinators) GetOperators() []string {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
 type SnapshotCoordinators struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CheckpointId  int64                  `protobuf:"varint,1,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
@@ -3336,7 +3431,7 @@ type SnapshotCoordinators struct {
 
 func (x *SnapshotCoordinators) Reset() {
 	*x = SnapshotCoordinators{}
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3443,7 @@ func (x *SnapshotCoordinators) String() string {
 func (*SnapshotCoordinators) ProtoMessage() {}
 
 func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3456,7 @@ func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCoordinators.ProtoReflect.Descriptor instead.
 func (*SnapshotCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{41}
+	return file_runtime_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotCoordinators) GetCheckpointId() int64 {
@@ -3382,7 +3477,7 @@ type SubtaskReady struct {
 
 func (x *SubtaskReady) Reset() {
 	*x = SubtaskReady{}
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3489,7 @@ func (x *SubtaskReady) String() string {
 func (*SubtaskReady) ProtoMessage() {}
 
 func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3502,7 @@ func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskReady.ProtoReflect.Descriptor instead.
 func (*SubtaskReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{42}
+	return file_runtime_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SubtaskReady) GetOperatorId() string {
@@ -3443,7 +3538,7 @@ type SubtaskFailed struct {
 
 func (x *SubtaskFailed) Reset() {
 	*x = SubtaskFailed{}
-	mi := &file_runtime_proto_msgTypes[43]
+	mi := &file_runtime_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3550,7 @@ func (x *SubtaskFailed) String() string {
 func (*SubtaskFailed) ProtoMessage() {}
 
 func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[43]
+	mi := &file_runtime_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3563,7 @@ func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskFailed.ProtoReflect.Descriptor instead.
 func (*SubtaskFailed) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{43}
+	return file_runtime_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SubtaskFailed) GetOperatorId() string {
@@ -3640,7 +3735,7 @@ const file_runtime_proto_rawDesc = "" +
 	"operatorId\x12\x18\n" +
 	"\asubtask\x18\x02 \x01(\x05R\asubtask\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x18\n" +
-	"\apayload\x18\x04 \x01(\fR\apayload\"\xd6\x03\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\"\x99\x04\n" +
 	"\n" +
 	"WorkerDown\x124\n" +
 	"\x06deploy\x18\x01 \x01(\v2\x1a.thalweg.runtime.v1.DeployH\x00R\x06deploy\x129\n" +
@@ -3649,10 +3744,14 @@ const file_runtime_proto_rawDesc = "" +
 	"\tcompleted\x18\x04 \x01(\v2$.thalweg.runtime.v1.CheckpointNoticeH\x00R\tcompleted\x12@\n" +
 	"\aaborted\x18\x05 \x01(\v2$.thalweg.runtime.v1.CheckpointNoticeH\x00R\aaborted\x12J\n" +
 	"\x0eoperator_event\x18\x06 \x01(\v2!.thalweg.runtime.v1.OperatorEventH\x00R\roperatorEvent\x129\n" +
-	"\x06finish\x18\a \x01(\v2\x1f.thalweg.runtime.v1.FinishTasksH\x00R\x06finishB\x05\n" +
-	"\x03msg\"B\n" +
+	"\x06finish\x18\a \x01(\v2\x1f.thalweg.runtime.v1.FinishTasksH\x00R\x06finish\x12A\n" +
+	"\arelease\x18\b \x01(\v2%.thalweg.runtime.v1.ReleasePartitionsH\x00R\areleaseB\x05\n" +
+	"\x03msg\"i\n" +
 	"\x06Deploy\x128\n" +
-	"\x05tasks\x18\x01 \x03(\v2\".thalweg.runtime.v1.TaskDeploymentR\x05tasks\"\xd9\x03\n" +
+	"\x05tasks\x18\x01 \x03(\v2\".thalweg.runtime.v1.TaskDeploymentR\x05tasks\x12%\n" +
+	"\x0eoldest_attempt\x18\x02 \x01(\x05R\roldestAttempt\"8\n" +
+	"\x11ReleasePartitions\x12#\n" +
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\xfa\x03\n" +
 	"\x0eTaskDeployment\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1b\n" +
 	"\tvertex_id\x18\x02 \x01(\tR\bvertexId\x12\x18\n" +
@@ -3666,7 +3765,9 @@ const file_runtime_proto_rawDesc = "" +
 	"\x16restored_checkpoint_id\x18\n" +
 	" \x01(\x03R\x14restoredCheckpointId\x12%\n" +
 	"\x0echeckpoint_dir\x18\v \x01(\tR\rcheckpointDir\x12\x12\n" +
-	"\x04slot\x18\f \x01(\x05R\x04slot\"O\n" +
+	"\x04slot\x18\f \x01(\x05R\x04slot\x12\x1f\n" +
+	"\vcommit_only\x18\r \x01(\bR\n" +
+	"commitOnly\"O\n" +
 	"\x0eGateDeployment\x12=\n" +
 	"\bchannels\x18\x01 \x03(\v2!.thalweg.runtime.v1.ChannelSourceR\bchannels\"\x81\x01\n" +
 	"\rChannelSource\x12\x1a\n" +
@@ -3690,10 +3791,11 @@ const file_runtime_proto_rawDesc = "" +
 	"\n" +
 	"shared_dir\x18\a \x01(\tR\tsharedDir\x12\x18\n" +
 	"\asuspend\x18\b \x01(\bR\asuspend\x12\x14\n" +
-	"\x05drain\x18\t \x01(\bR\x05drain\"O\n" +
+	"\x05drain\x18\t \x01(\bR\x05drain\"t\n" +
 	"\x10CheckpointNotice\x12#\n" +
 	"\rcheckpoint_id\x18\x01 \x01(\x03R\fcheckpointId\x12\x16\n" +
-	"\x06resume\x18\x02 \x01(\bR\x06resume\"2\n" +
+	"\x06resume\x18\x02 \x01(\bR\x06resume\x12#\n" +
+	"\rexecution_ids\x18\x03 \x03(\tR\fexecutionIds\"2\n" +
 	"\vFinishTasks\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"_\n" +
 	"\rWorkerMetrics\x12\x17\n" +
@@ -3743,12 +3845,13 @@ const file_runtime_proto_rawDesc = "" +
 	"\rsubtask_ready\x18\x05 \x01(\v2 .thalweg.runtime.v1.SubtaskReadyH\x00R\fsubtaskReady\x12J\n" +
 	"\x0esubtask_failed\x18\x06 \x01(\v2!.thalweg.runtime.v1.SubtaskFailedH\x00R\rsubtaskFailed\x12:\n" +
 	"\bshutdown\x18\a \x01(\v2\x1c.thalweg.runtime.v1.ShutdownH\x00R\bshutdownB\x05\n" +
-	"\x03msg\"\xe9\x02\n" +
+	"\x03msg\"\x87\x03\n" +
 	"\x11StartCoordinators\x12I\n" +
 	"\x06states\x18\x01 \x03(\v21.thalweg.runtime.v1.StartCoordinators.StatesEntryR\x06states\x12X\n" +
 	"\vparallelism\x18\x02 \x03(\v26.thalweg.runtime.v1.StartCoordinators.ParallelismEntryR\vparallelism\x12\x1a\n" +
 	"\brestored\x18\x03 \x01(\bR\brestored\x12\x18\n" +
-	"\aattempt\x18\x04 \x01(\x05R\aattempt\x1a9\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x1c\n" +
+	"\toperators\x18\x05 \x03(\tR\toperators\x1a9\n" +
 	"\vStatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a>\n" +
@@ -3797,7 +3900,7 @@ func file_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_runtime_proto_goTypes = []any{
 	(TaskState)(0),               // 0: thalweg.runtime.v1.TaskState
 	(*FetchBlobRequest)(nil),     // 1: thalweg.runtime.v1.FetchBlobRequest
@@ -3825,29 +3928,30 @@ var file_runtime_proto_goTypes = []any{
 	(*OperatorEvent)(nil),        // 23: thalweg.runtime.v1.OperatorEvent
 	(*WorkerDown)(nil),           // 24: thalweg.runtime.v1.WorkerDown
 	(*Deploy)(nil),               // 25: thalweg.runtime.v1.Deploy
-	(*TaskDeployment)(nil),       // 26: thalweg.runtime.v1.TaskDeployment
-	(*GateDeployment)(nil),       // 27: thalweg.runtime.v1.GateDeployment
-	(*ChannelSource)(nil),        // 28: thalweg.runtime.v1.ChannelSource
-	(*PartitionDeployment)(nil),  // 29: thalweg.runtime.v1.PartitionDeployment
-	(*CancelTasks)(nil),          // 30: thalweg.runtime.v1.CancelTasks
-	(*TriggerCheckpoint)(nil),    // 31: thalweg.runtime.v1.TriggerCheckpoint
-	(*CheckpointNotice)(nil),     // 32: thalweg.runtime.v1.CheckpointNotice
-	(*FinishTasks)(nil),          // 33: thalweg.runtime.v1.FinishTasks
-	(*WorkerMetrics)(nil),        // 34: thalweg.runtime.v1.WorkerMetrics
-	(*TaskMetrics)(nil),          // 35: thalweg.runtime.v1.TaskMetrics
-	(*Metric)(nil),               // 36: thalweg.runtime.v1.Metric
-	(*CoordinatorUp)(nil),        // 37: thalweg.runtime.v1.CoordinatorUp
-	(*CoordinatorReady)(nil),     // 38: thalweg.runtime.v1.CoordinatorReady
-	(*CoordinatorSnapshot)(nil),  // 39: thalweg.runtime.v1.CoordinatorSnapshot
-	(*CoordinatorDown)(nil),      // 40: thalweg.runtime.v1.CoordinatorDown
-	(*StartCoordinators)(nil),    // 41: thalweg.runtime.v1.StartCoordinators
-	(*SnapshotCoordinators)(nil), // 42: thalweg.runtime.v1.SnapshotCoordinators
-	(*SubtaskReady)(nil),         // 43: thalweg.runtime.v1.SubtaskReady
-	(*SubtaskFailed)(nil),        // 44: thalweg.runtime.v1.SubtaskFailed
-	nil,                          // 45: thalweg.runtime.v1.StartWorker.ConfigEntry
-	nil,                          // 46: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	nil,                          // 47: thalweg.runtime.v1.StartCoordinators.StatesEntry
-	nil,                          // 48: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	(*ReleasePartitions)(nil),    // 26: thalweg.runtime.v1.ReleasePartitions
+	(*TaskDeployment)(nil),       // 27: thalweg.runtime.v1.TaskDeployment
+	(*GateDeployment)(nil),       // 28: thalweg.runtime.v1.GateDeployment
+	(*ChannelSource)(nil),        // 29: thalweg.runtime.v1.ChannelSource
+	(*PartitionDeployment)(nil),  // 30: thalweg.runtime.v1.PartitionDeployment
+	(*CancelTasks)(nil),          // 31: thalweg.runtime.v1.CancelTasks
+	(*TriggerCheckpoint)(nil),    // 32: thalweg.runtime.v1.TriggerCheckpoint
+	(*CheckpointNotice)(nil),     // 33: thalweg.runtime.v1.CheckpointNotice
+	(*FinishTasks)(nil),          // 34: thalweg.runtime.v1.FinishTasks
+	(*WorkerMetrics)(nil),        // 35: thalweg.runtime.v1.WorkerMetrics
+	(*TaskMetrics)(nil),          // 36: thalweg.runtime.v1.TaskMetrics
+	(*Metric)(nil),               // 37: thalweg.runtime.v1.Metric
+	(*CoordinatorUp)(nil),        // 38: thalweg.runtime.v1.CoordinatorUp
+	(*CoordinatorReady)(nil),     // 39: thalweg.runtime.v1.CoordinatorReady
+	(*CoordinatorSnapshot)(nil),  // 40: thalweg.runtime.v1.CoordinatorSnapshot
+	(*CoordinatorDown)(nil),      // 41: thalweg.runtime.v1.CoordinatorDown
+	(*StartCoordinators)(nil),    // 42: thalweg.runtime.v1.StartCoordinators
+	(*SnapshotCoordinators)(nil), // 43: thalweg.runtime.v1.SnapshotCoordinators
+	(*SubtaskReady)(nil),         // 44: thalweg.runtime.v1.SubtaskReady
+	(*SubtaskFailed)(nil),        // 45: thalweg.runtime.v1.SubtaskFailed
+	nil,                          // 46: thalweg.runtime.v1.StartWorker.ConfigEntry
+	nil,                          // 47: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	nil,                          // 48: thalweg.runtime.v1.StartCoordinators.StatesEntry
+	nil,                          // 49: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
 }
 var file_runtime_proto_depIdxs = []int32{
 	4,  // 0: thalweg.runtime.v1.TaskManagerUp.register:type_name -> thalweg.runtime.v1.RegisterTaskManager
@@ -3863,7 +3967,7 @@ var file_runtime_proto_depIdxs = []int32{
 	10, // 10: thalweg.runtime.v1.TaskManagerDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
 	5,  // 11: thalweg.runtime.v1.TaskManagerDown.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
 	12, // 12: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
-	45, // 13: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
+	46, // 13: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
 	17, // 14: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
 	24, // 15: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
 	18, // 16: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
@@ -3871,51 +3975,52 @@ var file_runtime_proto_depIdxs = []int32{
 	21, // 18: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
 	22, // 19: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
 	23, // 20: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	34, // 21: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
+	35, // 21: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
 	0,  // 22: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
 	20, // 23: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
 	20, // 24: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
 	25, // 25: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
-	30, // 26: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
-	31, // 27: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
-	32, // 28: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	32, // 29: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
+	31, // 26: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
+	32, // 27: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
+	33, // 28: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	33, // 29: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
 	23, // 30: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	33, // 31: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
-	26, // 32: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
-	27, // 33: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
-	29, // 34: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
-	28, // 35: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
-	35, // 36: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
-	36, // 37: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
-	18, // 38: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	23, // 39: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	39, // 40: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
-	20, // 41: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
-	38, // 42: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
-	46, // 43: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	41, // 44: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
-	42, // 45: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
-	32, // 46: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	23, // 47: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	43, // 48: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
-	44, // 49: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
-	10, // 50: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
-	47, // 51: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
-	48, // 52: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
-	3,  // 53: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:input_type -> thalweg.runtime.v1.TaskManagerUp
-	37, // 54: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:input_type -> thalweg.runtime.v1.CoordinatorUp
-	1,  // 55: thalweg.runtime.v1.JobMasterService.FetchBlob:input_type -> thalweg.runtime.v1.FetchBlobRequest
-	17, // 56: thalweg.runtime.v1.TaskManagerService.ConnectWorker:input_type -> thalweg.runtime.v1.WorkerUp
-	7,  // 57: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:output_type -> thalweg.runtime.v1.TaskManagerDown
-	40, // 58: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:output_type -> thalweg.runtime.v1.CoordinatorDown
-	2,  // 59: thalweg.runtime.v1.JobMasterService.FetchBlob:output_type -> thalweg.runtime.v1.BlobChunk
-	24, // 60: thalweg.runtime.v1.TaskManagerService.ConnectWorker:output_type -> thalweg.runtime.v1.WorkerDown
-	57, // [57:61] is the sub-list for method output_type
-	53, // [53:57] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	34, // 31: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
+	26, // 32: thalweg.runtime.v1.WorkerDown.release:type_name -> thalweg.runtime.v1.ReleasePartitions
+	27, // 33: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
+	28, // 34: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
+	30, // 35: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
+	29, // 36: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
+	36, // 37: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
+	37, // 38: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
+	18, // 39: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	23, // 40: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	40, // 41: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
+	20, // 42: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
+	39, // 43: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
+	47, // 44: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	42, // 45: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
+	43, // 46: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
+	33, // 47: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	23, // 48: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	44, // 49: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
+	45, // 50: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
+	10, // 51: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
+	48, // 52: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
+	49, // 53: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	3,  // 54: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:input_type -> thalweg.runtime.v1.TaskManagerUp
+	38, // 55: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:input_type -> thalweg.runtime.v1.CoordinatorUp
+	1,  // 56: thalweg.runtime.v1.JobMasterService.FetchBlob:input_type -> thalweg.runtime.v1.FetchBlobRequest
+	17, // 57: thalweg.runtime.v1.TaskManagerService.ConnectWorker:input_type -> thalweg.runtime.v1.WorkerUp
+	7,  // 58: thalweg.runtime.v1.JobMasterService.ConnectTaskManager:output_type -> thalweg.runtime.v1.TaskManagerDown
+	41, // 59: thalweg.runtime.v1.JobMasterService.ConnectCoordinator:output_type -> thalweg.runtime.v1.CoordinatorDown
+	2,  // 60: thalweg.runtime.v1.JobMasterService.FetchBlob:output_type -> thalweg.runtime.v1.BlobChunk
+	24, // 61: thalweg.runtime.v1.TaskManagerService.ConnectWorker:output_type -> thalweg.runtime.v1.WorkerDown
+	58, // [58:62] is the sub-list for method output_type
+	54, // [54:58] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -3954,15 +4059,16 @@ func file_runtime_proto_init() {
 		(*WorkerDown_Aborted)(nil),
 		(*WorkerDown_OperatorEvent)(nil),
 		(*WorkerDown_Finish)(nil),
+		(*WorkerDown_Release)(nil),
 	}
-	file_runtime_proto_msgTypes[36].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[37].OneofWrappers = []any{
 		(*CoordinatorUp_Hello)(nil),
 		(*CoordinatorUp_OperatorEvent)(nil),
 		(*CoordinatorUp_Snapshot)(nil),
 		(*CoordinatorUp_Failure)(nil),
 		(*CoordinatorUp_Ready)(nil),
 	}
-	file_runtime_proto_msgTypes[39].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[40].OneofWrappers = []any{
 		(*CoordinatorDown_Start)(nil),
 		(*CoordinatorDown_Snapshot)(nil),
 		(*CoordinatorDown_Completed)(nil),
@@ -3977,7 +4083,7 @@ func file_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_proto_rawDesc), len(file_runtime_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

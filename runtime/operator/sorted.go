@@ -1,0 +1,136 @@
+package operator
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/thalweg/thalweg/internal/extsort"
+	"github.com/thalweg/thalweg/serde"
+)
+
+// SortedReader gathers a keyed input, in BATCH, and gives it to the operator key by key, the records of a key in the order of their event
+// times. Watermarks are dropped: event time has no progress within a key. Source: Flink MultiInputSortingDataInput.
+type SortedReader interface {
+	// Reader takes the buffers; End only notes that a channel has ended.
+	Reader
+	// Sort ends the gathering. The first record is current then.
+	Sort() error
+	// Current is the sort key of the current record, without and with the event time; ok is false when there is none. It stays valid.
+	Current() (key, keyAndTime []byte, ok bool)
+	// Pass gives the current record to the operator and goes to the next.
+	Pass() error
+	// Finish passes the last watermark on, after the last record.
+	Finish() error
+	// Spilled is how many bytes were written to disk.
+	Spilled() int64
+	Close() error
+}
+
+// A sort key is: hash u32 (which the key group follows from), length of the key u32, the encoded key, event time i64 with its sign
+// turned, all big endian. So no key is the beginning of another.
+const (
+	sortKeyHeader = 8
+	sortKeyTime   = 8
+)
+
+// keyEncoder appends the encoded key of a record. KeySelector implements it.
+type keyEncoder[T any] interface {
+	appendKey(dst []byte, v T) []byte
+}
+
+func (k KeySelector[K, T]) appendKey(dst []byte, v T) []byte { return k.Codec.Append(dst, k.Fn(v)) }
+
+// SortedReader implements Type.
+func (t recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extsort.Config) (SortedReader, error) {
+	r, err := receiver[T](dst)
+	if err != nil {
+		return nil, err
+	}
+	k, ok := keyer.(keyEncoder[T])
+	if !ok {
+		return nil, fmt.Errorf("operator: compose: sorted input without a key selector for %s (a bug)", t.Name())
+	}
+	s := &sortedReader[T]{codec: t.codec, dst: r, key: k, sorter: extsort.New(cfg)}
+	s.gather = reader[T]{codec: t.codec, dst: gathering[T]{s}, valve: NewValve(channels)}
+	return s, nil
+}
+
+type sortedReader[T any] struct {
+	codec  serde.Codec[T]
+	dst    Receiver[T]
+	key    keyEncoder[T]
+	sorter *extsort.Sorter
+	gather reader[T] // decodes what arrives
+	buf    []byte    // room for a sort key
+	val    []byte    // room for a record
+
+	it          *extsort.Iterator
+	sortKey     []byte
+	value       []byte
+	more, ready bool
+}
+
+func (s *sortedReader[T]) Read(channel int, data []byte) error { return s.gather.Read(channel, data) }
+func (s *sortedReader[T]) Records() int64                      { return s.gather.records }
+func (s *sortedReader[T]) Spilled() int64                      { return s.sorter.Spilled() }
+func (s *sortedReader[T]) Close() error                        { return s.sorter.Close() }
+
+func (s *sortedReader[T]) End(int) error { return nil }
+
+// gathering receives what arrives.
+type gathering[T any] struct{ s *sortedReader[T] }
+
+func (g gathering[T]) Watermark(int64) error { return nil }
+func (g gathering[T]) Idle(bool) error       { return nil }
+
+func (g gathering[T]) Process(v T, m Meta) error {
+	s := g.s
+	b := binary.BigEndian.AppendUint32(s.buf[:0], m.Hash)
+	b = append(b, 0, 0, 0, 0)
+	b = s.key.appendKey(b, v)
+	binary.BigEndian.PutUint32(b[4:], uint32(len(b)-sortKeyHeader))
+	s.buf = binary.BigEndian.AppendUint64(b, uint64(m.TS)^1<<63)
+	s.val = s.codec.Append(s.val[:0], v)
+	return s.sorter.Add(s.buf, s.val)
+}
+
+func (s *sortedReader[T]) Watermark() int64 {
+	if s.ready && !s.more {
+		return MaxWatermark
+	}
+	return MinWatermark
+}
+
+func (s *sortedReader[T]) Sort() (err error) {
+	if s.it, err = s.sorter.Sort(); err != nil {
+		return err
+	}
+	s.ready = true
+	return s.next()
+}
+
+func (s *sortedReader[T]) next() (err error) {
+	s.sortKey, s.value, s.more, err = s.it.Next()
+	return err
+}
+
+func (s *sortedReader[T]) Current() (key, keyAndTime []byte, ok bool) {
+	if !s.more {
+		return nil, nil, false
+	}
+	return s.sortKey[:len(s.sortKey)-sortKeyTime], s.sortKey, true
+}
+
+func (s *sortedReader[T]) Pass() error {
+	v, _, err := s.codec.Decode(s.value)
+	if err != nil {
+		return fmt.Errorf("%w: sorted record: %w", ErrCorrupt, err)
+	}
+	m := Meta{Hash: binary.BigEndian.Uint32(s.sortKey), TS: int64(binary.BigEndian.Uint64(s.sortKey[len(s.sortKey)-sortKeyTime:]) ^ 1<<63)}
+	if err := s.dst.Process(v, m); err != nil {
+		return err
+	}
+	return s.next()
+}
+
+func (s *sortedReader[T]) Finish() error { return s.dst.Watermark(MaxWatermark) }

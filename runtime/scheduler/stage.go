@@ -1,0 +1,277 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/thalweg/thalweg/runtime/graph"
+)
+
+// stage is what is deployed, ended and restarted together. In STREAMING there is one, of all vertices; in BATCH those of graph.Stages.
+type stage struct {
+	vertices        []*Vertex
+	inputs, outputs []*stage // across blocking exchanges
+	commits         bool     // has a sink that commits at the stage's end
+	state           stageState
+	ending          bool // its tasks are to end, for a restart
+	asked           bool // its tasks were told to prepare their commits, or to finish
+	// gone: it is finished, but its partitions are lost, or released since nobody needed them.
+	gone bool
+}
+
+type stageState int
+
+const (
+	stageWaiting    stageState = iota // not deployed
+	stageRunning                      // deployed
+	stageCommitting                   // all commits are prepared: it is not run again, only committed
+	stageFinished
+)
+
+// plan makes the stages.
+func (s *Scheduler) plan() {
+	g := s.cfg.Graph
+	if s.batch = g.Mode == graph.Batch; !s.batch {
+		s.stages = []*stage{{vertices: s.vertices}}
+		for _, v := range s.vertices {
+			v.stage = s.stages[0]
+		}
+		return
+	}
+	for _, group := range g.Stages() {
+		st := &stage{}
+		for _, i := range group {
+			v := s.vertices[i]
+			v.stage = st
+			st.vertices = append(st.vertices, v)
+			for _, op := range v.Spec.Operators {
+				st.commits = st.commits || op.Kind == "sink" && op.Stateful
+			}
+		}
+		s.stages = append(s.stages, st)
+	}
+	for _, v := range s.vertices {
+		for _, in := range v.Spec.Inputs {
+			from := s.byID[in.From]
+			if from == nil || from.stage == v.stage {
+				continue
+			}
+			if !slices.Contains(v.stage.inputs, from.stage) {
+				v.stage.inputs = append(v.stage.inputs, from.stage)
+				from.stage.outputs = append(from.stage.outputs, v.stage)
+			}
+		}
+	}
+}
+
+func (st *stage) each(fn func(x *Execution)) {
+	for _, v := range st.vertices {
+		for _, x := range v.Tasks {
+			fn(x)
+		}
+	}
+}
+
+func (st *stage) all(fn func(x *Execution) bool) bool {
+	ok := true
+	st.each(func(x *Execution) { ok = ok && fn(x) })
+	return ok
+}
+
+func (st *stage) ids() []graph.ExecutionID {
+	var ids []graph.ExecutionID
+	st.each(func(x *Execution) { ids = append(ids, x.ID) })
+	return ids
+}
+
+// deployed: it has tasks at workers, or had.
+func (st *stage) deployed() bool { return st.state == stageRunning || st.state == stageCommitting }
+
+// ready: it can be deployed.
+func (st *stage) ready() bool {
+	if st.ending || st.state == stageRunning || st.state == stageFinished {
+		return false
+	}
+	if st.state == stageCommitting {
+		return st.all(func(x *Execution) bool { return x.State == TaskCreated || x.State == TaskScheduled })
+	}
+	return !slices.ContainsFunc(st.inputs, func(in *stage) bool { return in.state != stageFinished || in.gone })
+}
+
+// needed: a stage that is not finished reads its partitions, or will.
+func (st *stage) needed() bool {
+	return slices.ContainsFunc(st.outputs, func(o *stage) bool { return o.state == stageWaiting || o.state == stageRunning })
+}
+
+// deployReady deploys the stages that can be: in BATCH, those whose inputs are finished.
+func (s *Scheduler) deployReady() {
+	d := Deploy{Attempt: s.attempt, Oldest: s.oldest()}
+	for _, st := range s.stages {
+		if !st.ready() {
+			continue
+		}
+		commitOnly := st.state == stageCommitting
+		if !commitOnly {
+			st.state = stageRunning
+		}
+		for _, v := range slices.Backward(st.vertices) {
+			g := s.groups[slices.IndexFunc(s.groups, func(g group) bool { return g.name == v.Spec.SlotSharingGroup })]
+			for i, x := range v.Tasks {
+				// A vertex with fewer subtasks than its group has slots is spread over them.
+				x.Slot = s.placed[g.from+i*g.size/v.Spec.Parallelism]
+				s.setTask(x, TaskScheduled)
+				s.setTask(x, TaskDeploying)
+				d.Tasks = append(d.Tasks, Placement{x.ID, x.Slot, commitOnly})
+			}
+		}
+	}
+	if len(d.Tasks) > 0 {
+		s.emit(d)
+	}
+}
+
+// oldest is the least attempt whose tasks and partitions are still of use to somebody.
+func (s *Scheduler) oldest() int {
+	if s.batch {
+		return s.cfg.FirstAttempt
+	}
+	return s.attempt
+}
+
+// hit marks stages whose tasks are to end. In STREAMING, and for failures of the job as a whole, it is all of them that run.
+func (s *Scheduler) hit(stages []*stage) {
+	if !s.batch {
+		stages = s.stages
+	} else if stages == nil {
+		for _, st := range s.stages {
+			if st.deployed() {
+				stages = append(stages, st)
+			}
+		}
+	}
+	for _, st := range stages {
+		st.ending = true
+	}
+}
+
+// lose notes that what a worker held is gone, and returns the stages that cannot go on: those with tasks there that ran, or whose output was
+// not complete, and those that read what is lost. missing says that partitions are lost which a stage needs.
+func (s *Scheduler) lose(tm string, failed []*Execution) (hit []*stage, missing bool) {
+	hit = []*stage{}
+	add := func(st *stage) {
+		if !slices.Contains(hit, st) {
+			hit = append(hit, st)
+		}
+	}
+	for _, x := range failed {
+		add(s.byID[x.ID.Vertex].stage)
+	}
+	for _, st := range s.stages {
+		there := !st.all(func(x *Execution) bool { return x.State != TaskFinished || x.Slot.TaskManager != tm })
+		switch {
+		case !there:
+		case st.state == stageRunning:
+			add(st)
+		case st.state == stageFinished && len(st.outputs) > 0:
+			st.gone, missing = true, missing || st.needed()
+			for _, o := range st.outputs {
+				if o.state == stageRunning {
+					add(o)
+				}
+			}
+		}
+	}
+	return hit, missing
+}
+
+// rerun makes new attempts of the stages that ended, and of finished ones whose partitions are missing for them.
+func (s *Scheduler) rerun() (vertices []graph.VertexID) {
+	if !s.batch {
+		s.stages[0].ending, s.stages[0].state = false, stageWaiting
+		s.newAttempt(s.stages[0])
+		return nil
+	}
+	seen := map[*stage]bool{}
+	var need func(st *stage)
+	again := func(st *stage) {
+		if seen[st] {
+			return
+		}
+		seen[st] = true
+		if !st.all(func(x *Execution) bool { return x.State == TaskCreated }) {
+			if st.state == stageFinished {
+				s.emit(ReleasePartitions{st.ids()}) // what is left of them
+			}
+			s.newAttempt(st)
+		}
+		if st.state != stageCommitting {
+			st.state = stageWaiting
+		}
+		st.ending, st.gone, st.asked = false, false, false
+		for _, v := range st.vertices {
+			vertices = append(vertices, v.Spec.ID)
+		}
+		need(st)
+	}
+	need = func(st *stage) {
+		if st.state == stageCommitting || st.state == stageFinished {
+			return
+		}
+		for _, in := range st.inputs {
+			if in.state == stageFinished && in.gone || in.ending {
+				again(in)
+			}
+		}
+	}
+	for _, st := range s.stages {
+		if st.ending || st.state == stageWaiting || st.ready() { // or had been prepared, and was not deployed
+			again(st)
+		}
+	}
+	for _, st := range s.stages {
+		need(st)
+	}
+	return vertices
+}
+
+// stageEnds goes on with a stage whose input is all processed, in BATCH.
+func (s *Scheduler) stageEnds(st *stage) {
+	if st.ending || st.asked || !st.all(func(x *Execution) bool { return x.EndOfData }) {
+		return
+	}
+	st.asked = true
+	if st.commits && st.state == stageRunning {
+		s.emit(PrepareCommit{st.ids()})
+		return
+	}
+	s.emit(FinishTasks{st.ids()})
+}
+
+// prepared: the tasks' commits are prepared, and what they need for it is kept.
+func (s *Scheduler) prepared(id graph.ExecutionID) {
+	x := s.Execution(id)
+	if x == nil {
+		return
+	}
+	st := s.byID[id.Vertex].stage
+	if st.ending || st.state != stageRunning || !st.asked {
+		return
+	}
+	st.state = stageCommitting
+	s.emit(Commit{st.ids()})
+	s.emit(FinishTasks{st.ids()})
+}
+
+// stageFinished gives back what the stage read, if nobody else reads it, and deploys who waited for it.
+func (s *Scheduler) stageFinished(st *stage) {
+	st.state = stageFinished
+	s.cfg.Strategy.progress = true
+	for _, in := range st.inputs {
+		if !in.needed() && in.state == stageFinished && !in.gone {
+			in.gone = true
+			s.emit(ReleasePartitions{in.ids()})
+		}
+	}
+	if s.phase == phaseActive {
+		s.deployReady()
+	}
+}

@@ -87,7 +87,7 @@ func (s SingleOutputStreamOperator[T]) DisableChaining() SingleOutputStreamOpera
 	return s
 }
 
-func (s DataStreamSink[T]) settings() settings { return settings{s.env, s.node} }
+func (s DataStreamSink[T]) settings() settings { return settings(s) }
 
 // Name sets the sink's name.
 func (s DataStreamSink[T]) Name(name string) DataStreamSink[T] {

@@ -44,6 +44,7 @@ type Type interface {
 	Reader(dst any, channels int) (Reader, error)
 	// SortedReader returns a reader that sorts by key; keyer is the edge's.
 	SortedReader(dst any, channels int, keyer any, cfg extsort.Config) (SortedReader, error)
+	lead(out any, sides []advancer) (any, error)
 	// Mute returns a Receiver[T] that passes everything on to out but, while *mute, watermarks and idleness.
 	Mute(out any, mute *bool) (any, error)
 	// Tee returns a Receiver[T] that sends to all of outs.

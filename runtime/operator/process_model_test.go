@@ -143,7 +143,7 @@ func (m *clockModel) do(c command) {
 func (m *clockModel) fire(timers map[string]map[int64]bool, until int64, event bool) {
 	for key, at := range timers {
 		for {
-			next := int64(MaxWatermark)
+			next := MaxWatermark
 			for t := range at {
 				next = min(next, t)
 			}

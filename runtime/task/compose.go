@@ -82,31 +82,21 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		}
 		outs[o.Tag] = append(outs[o.Tag], w)
 	}
-	tees := map[string]any{}
-	for tag, typ := range types {
-		if typ == nil {
-			continue
-		}
-		tee, err := typ.Tee(outs[tag])
-		if err != nil {
-			return err
-		}
-		tees[tag] = tee
+	out, side, err := operator.Outputs(types, outs)
+	if err != nil {
+		return err
 	}
 	f, ok := c.Node.Impl.(operator.Factory)
 	if !ok {
 		return fmt.Errorf("task: %s has no implementation in this process", c.Node.Name)
 	}
 	ctx := t.operatorContext(c, restored)
-	out := tees[""]
-	delete(tees, "")
 	if typ := types[""]; t.mute && c == t.d.Head && typ != nil {
-		var err error
 		if out, err = typ.Mute(out, &t.mute); err != nil {
 			return err
 		}
 	}
-	ctx.Side = tees
+	ctx.Side = side
 	op, err := f.New(ctx, out)
 	if op != nil {
 		t.ops[c.Index], t.ctxs[c.Index] = op, ctx // also after an error, so that it is closed

@@ -340,8 +340,8 @@ func (j *Job) openEnumerators(c *metadata.Checkpoint) error {
 		if c != nil {
 			restored = c.Coordinators[n.ID]
 		}
-		e := &enumerator{j: j, id: n.ID, v: s.vertex}
-		e.ctx, e.cancel = context.WithCancel(j.ctx)
+		ctx, cancel := context.WithCancel(j.ctx)
+		e := &enumerator{j: j, id: n.ID, v: s.vertex, ctx: ctx, cancel: cancel}
 		var err error
 		if e.e, err = half.Enumerator(e, restored); err != nil || e.e == nil {
 			e.cancel()

@@ -151,16 +151,9 @@ func (s *subtask) chain(c *graph.ChainNode, restored map[graph.OperatorID]metada
 		}
 		outs[o.Tag] = append(outs[o.Tag], w)
 	}
-	tees := map[string]any{}
-	for tag, t := range types {
-		if t == nil {
-			continue
-		}
-		tee, err := t.Tee(outs[tag])
-		if err != nil {
-			return err
-		}
-		tees[tag] = tee
+	out, side, err := operator.Outputs(types, outs)
+	if err != nil {
+		return err
 	}
 	f, ok := c.Node.Impl.(operator.Factory)
 	if !ok {
@@ -170,9 +163,7 @@ func (s *subtask) chain(c *graph.ChainNode, restored map[graph.OperatorID]metada
 	if err != nil {
 		return err
 	}
-	out := tees[""]
-	delete(tees, "")
-	ctx.Side = tees
+	ctx.Side = side
 	op, err := f.New(ctx, out)
 	if op != nil {
 		s.ops[c.Index], s.ctxs[c.Index] = op, ctx

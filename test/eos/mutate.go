@@ -322,10 +322,7 @@ func Mutants() []Mutant {
 				return false
 			}
 			dropPlace(m, m.Events[i].place(), KindDead)
-			if !m.Has(KindDead) {
-				return false
-			}
-			return true
+			return m.Has(KindDead)
 		}},
 		{"put a good record aside", func(m *History, rng *rand.Rand) bool {
 			i := pick(m, rng, KindDead)

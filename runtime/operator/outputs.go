@@ -1,0 +1,73 @@
+package operator
+
+// Outputs makes of what takes an operator's records, by the tag of the side output ("" is the main one), what the operator writes to. types
+// are those of the outputs that are read, and of the main one, which may have none.
+func Outputs(types map[string]Type, outs map[string][]any) (out any, side map[string]any, err error) {
+	side = map[string]any{}
+	var sides []advancer
+	for tag, typ := range types {
+		if typ == nil {
+			continue
+		}
+		tee, err := typ.Tee(outs[tag])
+		if err != nil {
+			return nil, nil, err
+		}
+		if tag == "" {
+			out = tee
+			continue
+		}
+		side[tag] = tee
+		if a, ok := tee.(advancer); ok {
+			sides = append(sides, a)
+		}
+	}
+	if typ := types[""]; typ != nil && len(sides) > 0 {
+		out, err = typ.lead(out, sides)
+	}
+	return out, side, err
+}
+
+// advancer is the part of a Receiver that is told how far event time is.
+type advancer interface {
+	Watermark(ts int64) error
+	Idle(idle bool) error
+}
+
+// leader passes an operator's progress on to its side outputs too: operators tell only the main one. Source: Flink BroadcastingOutputCollector.
+type leader[T any] struct {
+	BatchReceiver[T]
+	sides []advancer
+}
+
+func (l *leader[T]) Watermark(ts int64) error {
+	if err := l.BatchReceiver.Watermark(ts); err != nil {
+		return err
+	}
+	for _, s := range l.sides {
+		if err := s.Watermark(ts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *leader[T]) Idle(idle bool) error {
+	if err := l.BatchReceiver.Idle(idle); err != nil {
+		return err
+	}
+	for _, s := range l.sides {
+		if err := s.Idle(idle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t recordType[T]) lead(out any, sides []advancer) (any, error) {
+	r, err := receiver[T](out)
+	if err != nil {
+		return nil, err
+	}
+	return Receiver[T](&leader[T]{inBatches(r), sides}), nil
+}

@@ -26,7 +26,6 @@ type reading struct {
 
 func (r reading) at() time.Time  { return time.UnixMilli(r.At) }
 func bySensor(r reading) string  { return r.Sensor }
-func valueOf(r *reading) *int64  { return &r.Value }
 func total(a, b reading) reading { a.Value += b.Value; return a }
 
 // outputs are the sinks of a program, by name.

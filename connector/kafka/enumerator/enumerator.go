@@ -80,7 +80,8 @@ type Core struct {
 	parallelism int
 	final       bool // no discovery after the first
 	bounded     bool
-	done        bool // the first discovery was resolved
+	done        bool // the first discovery was resolved, in this run or before the restore
+	listed      bool // there was a discovery in this run: a restored job may find more partitions in it
 	resolving   map[Key]bool
 	known       map[Key]*entry
 	readers     map[int]bool
@@ -123,6 +124,7 @@ func Owner(k Key, parallelism int) int {
 
 // Discovered is called with all partitions that the subscription has now.
 func (e *Core) Discovered(parts []Partition) []Effect {
+	e.listed = true
 	var effects []Effect
 	seen := make(map[Key]bool, len(parts))
 	var fresh []Partition
@@ -222,7 +224,7 @@ func (e *Core) handOut() []Effect {
 		if s := bySubtask[sub]; len(s) > 0 {
 			effects = append(effects, Assign{sub, s})
 		}
-		if e.final && e.readers[sub] && !e.told[sub] && len(e.resolving) == 0 {
+		if e.final && e.listed && e.readers[sub] && !e.told[sub] && len(e.resolving) == 0 {
 			e.told[sub] = true
 			effects = append(effects, NoMore{sub})
 		}

@@ -173,6 +173,25 @@ func TestFinalTellsEveryReaderOnce(t *testing.T) {
 	}
 }
 
+// A restored job may find a partition that was added while it was down: no reader is told that it has everything before.
+func TestRestoredReadersWaitForTheDiscovery(t *testing.T) {
+	first, _ := New(Config{Parallelism: 1, Final: true}, nil)
+	s := &shell{t: t, held: map[Key]int{}, inits: map[Key]bool{}}
+	s.apply(first, first.Discovered([]Partition{{Key: Key{"t", 0}}}))
+	c, err := New(Config{Parallelism: 1, Final: true}, first.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if effects := c.ReaderUp(0); len(effects) != 0 {
+		t.Fatalf("told before the discovery: %v", effects)
+	}
+	r := c.Discovered([]Partition{{Key: Key{"t", 0}}, {Key: Key{"t", 1}}})[0].(Resolve)
+	effects := c.Resolved(r.Partitions, map[Key]connector.Split{{"t", 1}: splitOf(Key{"t", 1})})
+	if len(effects) != 2 || len(effects[0].(Assign).Splits) != 1 || effects[1] != (NoMore{0}) {
+		t.Fatalf("%v", effects)
+	}
+}
+
 func FuzzRestore(f *testing.F) {
 	c, _ := New(Config{Parallelism: 2}, nil)
 	s := &shell{t: f, held: map[Key]int{}, inits: map[Key]bool{}}

@@ -177,6 +177,7 @@ func TestFinalTellsEveryReaderOnce(t *testing.T) {
 func TestRestoredReadersWaitForTheDiscovery(t *testing.T) {
 	first, _ := New(Config{Parallelism: 1, Final: true}, nil)
 	s := &shell{t: t, held: map[Key]int{}, inits: map[Key]bool{}}
+	s.apply(first, first.ReaderUp(0))
 	s.apply(first, first.Discovered([]Partition{{Key: Key{"t", 0}}}))
 	c, err := New(Config{Parallelism: 1, Final: true}, first.Snapshot())
 	if err != nil {

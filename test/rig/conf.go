@@ -121,17 +121,19 @@ func (c *Cluster) yarnSite() map[string]string {
 		"yarn.nodemanager.resource.cpu-vcores":     strconv.Itoa(nodeVcores),
 		"yarn.nodemanager.pmem-check-enabled":      "true",
 		// Else the NodeManager leaves it to cgroups, which it does not use here, and kills nobody.
-		"yarn.nodemanager.resource.memory.enforced":          "false",
-		"yarn.nodemanager.vmem-check-enabled":                "false",
-		"yarn.nodemanager.disk-health-checker.enable":        "false",
-		"yarn.nodemanager.container-executor.class":          "org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor",
-		"yarn.nodemanager.recovery.enabled":                  "true",
-		"yarn.nodemanager.recovery.supervised":               "true", // containers live on while a NodeManager is down
-		"yarn.nodemanager.hostname":                          host,
-		"yarn.log-aggregation-enable":                        "true",
-		"yarn.nodemanager.remote-app-log-dir":                "/app-logs",
-		"yarn.log-aggregation.retain-seconds":                "604800",
-		"yarn.log-aggregation.retain-check-interval-seconds": "86400",
+		"yarn.nodemanager.resource.memory.enforced":   "false",
+		"yarn.nodemanager.vmem-check-enabled":         "false",
+		"yarn.nodemanager.disk-health-checker.enable": "false",
+		// The check at the start comes all the same, and would take no container on a disk that is 90 % full.
+		"yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
+		"yarn.nodemanager.container-executor.class":                                     "org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor",
+		"yarn.nodemanager.recovery.enabled":                                             "true",
+		"yarn.nodemanager.recovery.supervised":                                          "true", // containers live on while a NodeManager is down
+		"yarn.nodemanager.hostname":                                                     host,
+		"yarn.log-aggregation-enable":                                                   "true",
+		"yarn.nodemanager.remote-app-log-dir":                                           "/app-logs",
+		"yarn.log-aggregation.retain-seconds":                                           "604800",
+		"yarn.log-aggregation.retain-check-interval-seconds":                            "86400",
 		// What Java applications of this cluster (the peer of the benchmarks) need on their class path.
 		"yarn.application.classpath": l.conf() + "," + s.HadoopJars + "/*",
 	}

@@ -70,6 +70,10 @@ func newest(tokens []token) *token {
 // that is renamed meanwhile (HDFS's is atomic), and a token that was missed must not be created anew.
 const markName = "taken"
 
+// openPrefix begins a file that an attempt creates when the token is its own, with its epoch: from then on there is a token of that epoch or
+// a higher one. A listing that shows only lower ones has missed it, and shows what an attempt that was too late to create the first token left.
+const openPrefix = "open-"
+
 // A token is missed by a listing when it is renamed during it; that many listings in a row do not miss it.
 const (
 	listPause = time.Millisecond
@@ -90,17 +94,23 @@ func (s *FileStore) tokens(ctx context.Context, id graph.JobID) (out []token, er
 		if err != nil {
 			return nil, err
 		}
-		marked := false
+		marked, least := false, int64(0)
+		out = out[:0]
 		for _, i := range infos {
+			if rest, ok := strings.CutPrefix(path.Base(i.Path), openPrefix); ok {
+				if n, err := strconv.ParseInt(rest, 10, 64); err == nil {
+					least = max(least, n)
+				}
+			}
 			if t, ok := parseToken(path.Base(i.Path)); ok {
 				out = append(out, t)
 			}
 			marked = marked || path.Base(i.Path) == markName
 		}
 		switch {
-		case len(out) > 0, !marked && try > 0:
+		case len(out) > 0 && newest(out).epoch >= least, len(out) == 0 && !marked && try > 0:
 			return out, nil
-		case !marked:
+		case len(out) == 0 && !marked:
 			continue
 		}
 		// Either it was renamed meanwhile, or the job has ended and this is what somebody who came late has left.
@@ -165,6 +175,9 @@ func (s *FileStore) OpenJob(ctx context.Context, id graph.JobID) (Pointer, int64
 		case errors.Is(err, iofs.ErrNotExist):
 			continue // its owner stored a pointer, or a newer attempt took it: look again
 		case err != nil:
+			return fail(err)
+		}
+		if err := fs.WriteFile(ctx, s.fs, path.Join(s.jobDir(id), openPrefix+strconv.FormatInt(epoch, 10)), nil, false); err != nil && !errors.Is(err, iofs.ErrExist) {
 			return fail(err)
 		}
 		// A token that its creator did not get to check may stand beside a newer attempt's: only when no higher epoch exists now will

@@ -1,5 +1,17 @@
 package operator
 
+import "github.com/thalweg/thalweg/runtime/graph"
+
+// OutputTypes are the record types of a node's side outputs by their tags, and under "" that of its main output; nil for one without records.
+func OutputTypes(n *graph.Node) map[string]Type {
+	types := map[string]Type{}
+	for tag, s := range n.Side {
+		types[tag], _ = s.(Type)
+	}
+	types[""], _ = n.OutImpl.(Type)
+	return types
+}
+
 // Outputs makes of what takes an operator's records, by the tag of the side output ("" is the main one), what the operator writes to. types
 // are those of the outputs that are read, and of the main one, which may have none.
 func Outputs(types map[string]Type, outs map[string][]any) (out any, side map[string]any, err error) {

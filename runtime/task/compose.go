@@ -62,11 +62,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		}
 		outs[next.Tag] = append(outs[next.Tag], t.ops[next.Index].Input(next.Node.In[0].Input))
 	}
-	types := map[string]operator.Type{}
-	for tag, s := range c.Node.Side {
-		types[tag], _ = s.(operator.Type)
-	}
-	types[""], _ = c.Node.OutImpl.(operator.Type)
+	types := operator.OutputTypes(c.Node)
 	for _, o := range c.Outputs {
 		typ := types[o.Tag]
 		if typ == nil {

@@ -138,11 +138,7 @@ func (s *subtask) chain(c *graph.ChainNode, restored map[graph.OperatorID]metada
 		}
 		outs[next.Tag] = append(outs[next.Tag], s.ops[next.Index].Input(next.Node.In[0].Input))
 	}
-	types := map[string]operator.Type{}
-	for tag, t := range c.Node.Side {
-		types[tag], _ = t.(operator.Type)
-	}
-	types[""], _ = c.Node.OutImpl.(operator.Type)
+	types := operator.OutputTypes(c.Node)
 	for _, o := range c.Outputs {
 		p := s.parts[o.Index]
 		w, err := types[o.Tag].Writer(p, p.Channels(), s.index, s.max[o.Index], o.Partitioner, o.Keyer, false)

@@ -49,6 +49,7 @@ type Job struct {
 	subtasks    []*subtask // by vertex, in topological order
 	enumerators []*enumerator
 	inputs      []anyInput
+	outputs     []anyOutput
 	metrics     metrics
 	probes      map[probeID]any
 	checkpoints int64
@@ -115,7 +116,7 @@ func (j *Job) plan() error {
 			missing = append(missing, fmt.Sprintf("the program has no %s with the UID or name %q", r.what, r.name))
 		}
 	}
-	j.inputs = nil
+	j.inputs, j.outputs = nil, nil
 	for _, v := range p.Graph.Vertices {
 		for _, o := range v.Operators {
 			n := p.Nodes[o.ID]
@@ -153,6 +154,7 @@ func (j *Job) adopt(c any) {
 	}
 	if s, ok := c.(interface{ output() anyOutput }); ok {
 		s.output().attach(j)
+		j.outputs = append(j.outputs, s.output())
 	}
 }
 
@@ -298,6 +300,9 @@ func (j *Job) restartAt(parallelism int) error {
 	}
 	if err := j.stop(); err != nil {
 		return j.fail(err)
+	}
+	for _, o := range j.outputs { // asynchronous functions may have answered since
+		o.rollback()
 	}
 	j.parallelism = parallelism
 	if err := j.plan(); err != nil {

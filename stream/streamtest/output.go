@@ -16,8 +16,9 @@ import (
 
 // Output holds what a stream emitted. The zero value is ready: its Sink ends a stream, or Sink puts it in the place of a sink.
 type Output[T any] struct {
-	got []Record[T]
-	job *Job
+	got  []Record[T]
+	kept int // of got, what was there at the last snapshot
+	job  *Job
 }
 
 // Record is a record with its event time.
@@ -122,7 +123,13 @@ func (*writer[T]) Flush(context.Context, bool) error { return nil }
 func (*writer[T]) Snapshot(int64) ([][]byte, error)  { return nil, nil }
 func (*writer[T]) Close() error                      { return nil }
 
-// anyOutput is an Output of any type.
-type anyOutput interface{ attach(*Job) }
+// anyOutput is an Output of any type. Like a transactional sink it forgets, at a restart, what came after the snapshot: it comes again.
+type anyOutput interface {
+	attach(j *Job)
+	keep()     // what there is belongs to the snapshot
+	rollback() // to the snapshot; nothing was taken since
+}
 
 func (o *Output[T]) attach(j *Job) { o.job = j }
+func (o *Output[T]) keep()         { o.kept = len(o.got) }
+func (o *Output[T]) rollback()     { o.got = o.got[:o.kept] }

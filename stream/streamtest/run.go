@@ -243,6 +243,9 @@ func (j *Job) snapshot() (*metadata.Checkpoint, error) {
 	for _, id := range order {
 		c.Operators = append(c.Operators, *ops[id])
 	}
+	for _, o := range j.outputs {
+		o.keep()
+	}
 	return c, j.complete(b.ID)
 }
 

@@ -245,6 +245,26 @@ func TestWindowsOfAPiece(t *testing.T) {
 	}
 }
 
+func TestWhatIsAnsweredBetweenASnapshotAndTheRestartIsCountedOnce(t *testing.T) {
+	for range 50 {
+		h := streamtest.New(t, func(in stream.DataStream[event]) stream.SingleOutputStreamOperator[int64] {
+			return in.UnorderedWait(stream.Async(func(_ context.Context, e event) ([]int64, error) {
+				return []int64{e.N}, nil
+			}), stream.AsyncOptions[int64]{Timeout: time.Minute})
+		})
+		var want []int64
+		for n := range int64(40) {
+			h.Push(event{"a", n})
+			want = append(want, n)
+			if n%8 == 0 {
+				h.Restart(1 + int(n/8)%4)
+			}
+		}
+		h.End()
+		h.ExpectInAnyOrder(want...)
+	}
+}
+
 func TestAsynchronousFunctions(t *testing.T) {
 	answer := make(chan int64)
 	h := streamtest.New(t, func(in stream.DataStream[event]) stream.SingleOutputStreamOperator[int64] {

@@ -14,6 +14,8 @@ var (
 	// ErrUnavailable says that the store could not serve within the time allowed: not reachable, starting, in safe mode, or without
 	// a node that can take data. The same call may succeed later.
 	ErrUnavailable = errors.New("file system unavailable")
+	// ErrSafeMode says that the store answers and takes no writes for now: it is starting, or its operator says so. It is ErrUnavailable too.
+	ErrSafeMode error = safeMode{}
 	// ErrQuota says that the directory or the store has no room left for the data or the name.
 	ErrQuota = errors.New("quota exceeded")
 	// ErrCorrupt says that content is not what was written: no copy passes its checksum.
@@ -42,3 +44,8 @@ func Within(dir, p string) bool {
 	}
 	return len(p) > len(dir) && p[:len(dir)] == dir && p[len(dir)] == '/'
 }
+
+type safeMode struct{}
+
+func (safeMode) Error() string        { return "file system is in safe mode" }
+func (safeMode) Is(target error) bool { return target == ErrUnavailable }

@@ -149,6 +149,10 @@ func (s *submission) unreachable(key, uri string, err error) error {
 		if errors.As(err, &st) {
 			err = st.Err
 		}
+		if errors.Is(err, fs.ErrSafeMode) {
+			return fmt.Errorf("submit: the file system of %s took no writes within %s: %w (`hdfs dfsadmin -safemode get` tells why; it ends when the DataNodes have reported enough blocks, or by `-safemode leave`)",
+				uri, config.ClientConnectTimeout.Value(s.Config), err)
+		}
 		from := key
 		if !config.YarnStaging.IsSet(s.Config) && key == config.YarnStaging.Key {
 			from = conf.KeyDefaultFS

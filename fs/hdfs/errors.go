@@ -50,7 +50,7 @@ var meanings = []struct {
 	{errIllegalArgument, iofs.ErrInvalid},
 	{errInvalidPath, iofs.ErrInvalid},
 	{errPathComponent, iofs.ErrInvalid},
-	{errSafeMode, fs.ErrUnavailable},
+	{errSafeMode, fs.ErrSafeMode},
 	{errNotReplicatedYet, fs.ErrUnavailable},
 	{errRecovery, fs.ErrUnavailable},
 	{ipc.ErrStandby, fs.ErrUnavailable},

@@ -224,7 +224,10 @@ func safeMode(t *testing.T, c *rig.Cluster, cfg hdfs.Config) {
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err := fs.WriteFile(short, f, "/safe/refused", []byte("x"), false)
-	oneLine(t, err, fs.ErrUnavailable, "/safe/refused", "safe mode")
+	oneLine(t, err, fs.ErrSafeMode, "/safe/refused", "safe mode")
+	if !errors.Is(err, fs.ErrUnavailable) {
+		t.Error("it is not waited out")
+	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- fs.WriteFile(t.Context(), f, "/safe/waited", []byte("x"), false) }()
 	cli(t, c, "dfsadmin", "-safemode", "leave")

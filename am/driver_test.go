@@ -85,7 +85,7 @@ type rig struct {
 
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(3 * time.Millisecond)
 	defer tick.Stop()

@@ -127,7 +127,7 @@ func (c *cluster) submit(args ...string) (*submit.Result, error) {
 	}
 	conf := config.Configuration{
 		"yarn.staging-directory": "file://" + c.root, "heartbeat.interval": "200 ms", "yarn.heartbeat.interval": "50 ms", "yarn.heartbeat.container-request-interval": "10 ms",
-		"restart-strategy.type": "none", "yarn.application.name": c.t.Name(), "taskmanager.memory.process.size": "256mb", "resourcemanager.previous-worker.recovery.timeout": "10 s",
+		"restart-strategy.type": "none", "yarn.application.name": c.t.Name(), "taskmanager.memory.process.size": "256mb", "resourcemanager.previous-worker.recovery.timeout": "2 min",
 	}
 	maps.Copy(conf, c.extra)
 	return submit.Submit(c.t.Context(), submit.Request{
@@ -137,7 +137,7 @@ func (c *cluster) submit(args ...string) (*submit.Result, error) {
 
 func (c *cluster) await(what string, cond func() bool) {
 	c.t.Helper()
-	deadline := time.NewTimer(60 * time.Second)
+	deadline := time.NewTimer(3 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

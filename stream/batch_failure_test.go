@@ -107,7 +107,7 @@ func (j *batchJob) kill(tm string) {
 
 func (j *batchJob) wait() minicluster.Result {
 	j.t.Helper()
-	ctx, cancel := context.WithTimeout(j.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(j.t.Context(), 5*time.Minute)
 	defer cancel()
 	r, err := j.c.Wait(ctx)
 	if err != nil {

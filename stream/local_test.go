@@ -29,7 +29,7 @@ func startProgram(t *testing.T, port int) (cmd *exec.Cmd, tmp string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	tmp = t.TempDir()
 	conf := filepath.Join(t.TempDir(), "config.json")

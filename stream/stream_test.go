@@ -60,7 +60,7 @@ func (collectWriter[T]) Close() error                      { return nil }
 
 func runJob(t *testing.T, conf map[string]string, build func(*Environment) error) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if conf == nil {
 		conf = map[string]string{}

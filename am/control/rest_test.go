@@ -37,7 +37,7 @@ func (s *server) start(t *testing.T) *REST {
 	t.Helper()
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
-	r := NewREST(h.URL, 5*time.Second)
+	r := NewREST(h.URL, time.Minute)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -150,7 +150,7 @@ func TestErrors(t *testing.T) {
 	}
 	html := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
 	defer html.Close()
-	other := NewREST(html.URL, time.Second)
+	other := NewREST(html.URL, time.Minute)
 	defer other.Close()
 	if _, err := other.Jobs(t.Context()); err == nil || !strings.Contains(err.Error(), "no JSON") {
 		t.Errorf("another server: %v", err)
@@ -263,7 +263,7 @@ func TestProblemsAndWhereToStart(t *testing.T) {
 		_, _ = io.WriteString(w, answer)
 	}))
 	defer h.Close()
-	r := NewREST(h.URL, 5*time.Second)
+	r := NewREST(h.URL, time.Minute)
 	defer r.Close()
 	for _, c := range []struct {
 		state   string

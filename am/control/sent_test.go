@@ -17,7 +17,7 @@ func TestSent(t *testing.T) {
 		`flink_taskmanager_job_task_numRecordsIn{tm_id="a",job_id="` + jobID + `",subtask_index="0"} 99` + "\n"
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
 	defer h.Close()
-	r := NewREST(h.URL, 5*time.Second)
+	r := NewREST(h.URL, time.Minute)
 	defer r.Close()
 	if n, ok, err := r.Sent(t.Context(), jobID); n != 1500010 || !ok || err != nil {
 		t.Errorf("%d %v %v", n, ok, err)

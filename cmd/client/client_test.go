@@ -57,15 +57,21 @@ func TestMain(m *testing.M) {
 func thalweg(t *testing.T, env map[string]string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var o, e bytes.Buffer
+	code = thalwegTo(t, &o, &e, env, args...)
+	return o.String(), e.String(), code
+}
+
+// thalwegTo is thalweg whose output can be looked at while it runs.
+func thalwegTo(t *testing.T, out, errs io.Writer, env map[string]string, args ...string) (code int) {
+	t.Helper()
 	if env == nil {
 		env = map[string]string{}
 	}
 	if env["THALWEG_CONF_DIR"] == "" {
 		env["THALWEG_CONF_DIR"] = t.TempDir()
 	}
-	c := newCLI(&o, &e, func(k string) string { return env[k] })
-	code = c.execute(t.Context(), c.root(), args)
-	return o.String(), e.String(), code
+	c := newCLI(out, errs, func(k string) string { return env[k] })
+	return c.execute(t.Context(), c.root(), args)
 }
 
 func TestFlinksSpellings(t *testing.T) {

@@ -27,7 +27,7 @@ func TestAReaderThatHasGoneEndsTheCommandInOrder(t *testing.T) {
 	if _, err := o.Write([]byte("two\n")); err == nil {
 		t.Error("nobody reads, and it is no error")
 	}
-	patience, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {
 	case <-ctx.Done():

@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 func TestAWaitIsNotSilent(t *testing.T) {
+	synctest.Test(t, notSilent) // its clock goes on when all wait: the first failure is known before the message is due
+}
+
+func notSilent(t *testing.T) {
 	lines := make(chan string, 10)
 	p := newPatience(time.Millisecond, func(f string, a ...any) { lines <- fmt.Sprintf(f, a...) })
 	var up bool

@@ -16,17 +16,13 @@ import (
 // An application for which YARN has no room tells so, and can be cancelled: there is no master yet that could.
 func TestApplicationThatWaitsTellsWhyAndCanBeCancelled(t *testing.T) {
 	env := fakeYARN(t, yarnfake.WithNodes(0, yarn.Resource{}))
-	type result struct {
-		out, errs string
-		code      int
-	}
-	attached := make(chan result, 1)
+	var runs, tells safe
+	attached := make(chan int, 1)
 	self := job(t)
 	go func() {
-		out, errs, code := thalweg(t, env, "run", "-t", "yarn-application", "-Dyarn.application.name=waits", self)
-		attached <- result{out, errs, code}
+		attached <- thalwegTo(t, &runs, &tells, env, "run", "-t", "yarn-application", "-Dyarn.application.name=waits", self)
 	}()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		if out, _, _ := thalweg(t, env, "list"); strings.Contains(out, "ACCEPTED") {
 			break
@@ -38,13 +34,19 @@ func TestApplicationThatWaitsTellsWhyAndCanBeCancelled(t *testing.T) {
 	if _, errs, code := thalweg(t, env, "stop", "-Dyarn.application.name=waits", "-Dclient.connection-timeout=3s"); code != exitFailed || !strings.Contains(errs, "thalweg cancel -Dyarn.application.id=application_") {
 		t.Errorf("stop: exit %d %q", code, errs)
 	}
+	for !strings.Contains(tells.String(), "waits        after") {
+		if time.Now().After(deadline) {
+			t.Fatalf("the run does not tell that it waits: %q", tells.String())
+		}
+		tick := time.NewTimer(10 * time.Millisecond)
+		<-tick.C
+	}
 	out, errs, code := thalweg(t, env, "cancel", "-Dyarn.application.name=waits")
 	if code != 0 || !strings.Contains(out, "waited in ACCEPTED (Application is added to the scheduler") || !strings.Contains(out, "killed through YARN") {
 		t.Errorf("cancel: exit %d %q %q", code, out, errs)
 	}
-	r := <-attached
-	if r.code != exitFailed || !strings.Contains(r.out, "ended: KILLED") || !strings.Contains(r.errs, "waits        after") || !strings.Contains(r.errs, "Queue's AM resource limit exceeded.") {
-		t.Errorf("run: exit %d\n%s\n%s", r.code, r.out, r.errs)
+	if code := <-attached; code != exitFailed || !strings.Contains(runs.String(), "ended: KILLED") || !strings.Contains(tells.String(), "Queue's AM resource limit exceeded.") {
+		t.Errorf("run: exit %d\n%s\n%s", code, runs.String(), tells.String())
 	}
 	root, err := os.ReadFile(filepath.Join(env["THALWEG_CONF_DIR"], "config.yaml"))
 	if err != nil {

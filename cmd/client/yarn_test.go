@@ -141,7 +141,7 @@ func TestDetachedRunAndList(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "thalweg stop -Dyarn.application.id=application_") || !strings.Contains(out, "why it failed if it did: thalweg list -Dyarn.application.id=application_") {
 		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(out, "RUNNING") && time.Now().Before(deadline) {
 		out, errs, code = thalweg(t, env, "list")
 	}

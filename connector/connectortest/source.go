@@ -70,7 +70,7 @@ type SourceRun[T any] struct {
 }
 
 // patience is how long a run waits for what must come.
-var patience = 30 * time.Second
+var patience = 2 * time.Minute
 
 type readerRun[T any] struct {
 	run      *SourceRun[T]

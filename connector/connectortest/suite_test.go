@@ -131,7 +131,6 @@ func suite(b bent) SourceSuite[string] {
 // TestWhatIsWrongIsFound: each fault of a source fails the suite, with what is wrong or the rule that was broken.
 func TestWhatIsWrongIsFound(t *testing.T) {
 	defer func(d time.Duration) { patience = d }(patience)
-	patience = 100 * time.Millisecond
 	reader := func(change func(r *bentReader)) bent {
 		return bent{reader: func(r connector.Reader[string]) connector.Reader[string] {
 			b := &bentReader{Reader: r}
@@ -212,6 +211,10 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			b.enum = func(c connector.EnumeratorContext) connector.EnumeratorContext { return forgetful{c} }
 		}
 		t.Run(want, func(t *testing.T) {
+			patience = time.Minute
+			if strings.HasPrefix(want, "waited") {
+				patience = 100 * time.Millisecond
+			}
 			got := record(t, func(tb testing.TB) {
 				suite(b).readsAll(tb, 2)
 				for seed := range uint64(4) {

@@ -23,14 +23,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// write makes a file below a folder of the test's own.
+// write makes a file below a folder of the test's own, at once: who monitors the folder never sees it empty.
 func write(t testing.TB, dir, name, text string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	part := filepath.Join(filepath.Dir(path), ".part")
+	if err := errors.Join(os.WriteFile(part, []byte(text), 0o644), os.Rename(part, path)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -154,7 +154,7 @@ func (w *world) cut(m *master) {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); {
+	for deadline := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("timed out waiting for: %s", what)
 		}
@@ -334,6 +334,7 @@ func TestStaleAttemptIsFenced(t *testing.T) {
 		// They do not even dial an address whose epoch is known to be lower.
 	}
 	w.lead(m2)
+	w.until("the restart", func() bool { d, err := m2.d.Details(context.Background(), id); return err == nil && d.Restarts > 0 }) // it knows of the cut
 	w.running(m2, id)
 	if n := len(m1.rm.TaskManagers()); n != 0 {
 		t.Fatalf("the stale attempt has %d TaskManagers", n)

@@ -46,7 +46,7 @@ func coordinator(mode string) {
 
 func launch(t *testing.T, mode string) (rpc.CoordinatorLink, func() string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l := &dispatcher.ProcessLauncher{Dir: t.TempDir(), LogDir: t.TempDir()}
 	return l.LaunchCoordinator(ctx, rpc.ProcessConfig{JobID: "0a0b", Args: []string{mode}}, dispatcher.Artifact{Path: os.Args[0]})

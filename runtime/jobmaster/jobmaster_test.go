@@ -65,7 +65,7 @@ func start(t *testing.T, w *jobtest.World, conf map[string]string, change ...fun
 // until waits for a condition.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("timed out waiting for: %s; now %+v", what, r.details())
@@ -76,7 +76,7 @@ func (r *rig) until(what string, ok func() bool) {
 
 func (r *rig) details() *jobmaster.Details {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	d, err := r.c.Dispatcher.Details(ctx, r.c.JobID)
 	if err != nil {
@@ -108,7 +108,7 @@ func allTasks(d *jobmaster.Details, s scheduler.TaskState) bool {
 
 func (r *rig) wait() jobmaster.Result {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	res, err := r.c.Dispatcher.Wait(ctx, r.c.JobID)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *rig) wait() jobmaster.Result {
 
 func (r *rig) trigger(req jobmaster.TriggerRequest) (jobmaster.TriggerResult, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return r.c.Dispatcher.Trigger(ctx, r.c.JobID, req)
 }

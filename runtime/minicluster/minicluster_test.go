@@ -42,7 +42,7 @@ func options(t *testing.T, w *jobtest.World, conf map[string]string) minicluster
 
 func run(t *testing.T, o minicluster.Options) minicluster.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r, err := minicluster.Run(ctx, o)
 	if err != nil {

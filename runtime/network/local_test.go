@@ -61,7 +61,7 @@ func (c *consumer) next() (Item, error) {
 		}
 		select {
 		case <-c.wake:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			return Item{}, errTestTimeout
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -170,7 +171,7 @@ func (r *rig) tm(id string, slots int32, change ...func(*pb.RegisterTaskManager)
 
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+	for deadline := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("timed out waiting for: %s (asked %v)", what, r.d.asked())
 		}
@@ -303,6 +304,10 @@ func TestWorkerThatDoesNotRegisterIsReleased(t *testing.T) {
 
 // Row 08: workers of the attempt before are expected back; those that do not come are replaced.
 func TestPreviousWorkers(t *testing.T) {
+	synctest.Test(t, previousWorkers) // a survivor registers before the time-out, however slow the machine is
+}
+
+func previousWorkers(t *testing.T) {
 	r := start(t, 1, map[string]string{"resourcemanager.previous-worker.recovery.timeout": "50 ms"},
 		func(d *driver) { d.previous = []resourcemanager.WorkerID{"c1", "c2"} })
 	job := &ear{}

@@ -88,7 +88,7 @@ func start(t *testing.T, conf map[string]string) *rig {
 
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("timed out waiting for %s", what)

@@ -62,7 +62,7 @@ func pairs(t *testing.T) map[string]func() pair {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			low, err := c.ConnectWorker(ctx)
 			if err != nil {
@@ -302,7 +302,7 @@ func TestTokenIsChecked(t *testing.T) {
 }
 
 func TestConnectionRefused(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	link, err := dial(t, "127.0.0.1:1", "").ConnectTaskManager(ctx)
 	if err == nil {

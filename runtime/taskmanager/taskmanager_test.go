@@ -110,7 +110,7 @@ func (r *rig) accept(epoch int64) {
 	r.t.Helper()
 	select {
 	case r.link = <-r.links:
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Fatal("no TaskManager came")
 	}
 	up, err := r.link.Recv()
@@ -137,7 +137,7 @@ func (r *rig) startWorker(mode string) {
 // next is the next message that is no heartbeat.
 func (r *rig) next() *pb.TaskManagerUp {
 	r.t.Helper()
-	timer := time.AfterFunc(20*time.Second, func() { r.link.Close(errors.New("test timed out")) })
+	timer := time.AfterFunc(time.Minute, func() { r.link.Close(errors.New("test timed out")) })
 	defer timer.Stop()
 	for {
 		up, err := r.link.Recv()
@@ -172,7 +172,7 @@ func (r *rig) exited() *pb.WorkerExited {
 // gone waits until a process is gone (or a zombie of somebody else).
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(b), ") Z ") {
 			return

@@ -272,7 +272,7 @@ func (c *cluster) nextAttempt() {
 
 func (c *cluster) details() *jobmaster.Details {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	d, err := c.disp.Details(ctx, c.job)
 	if err != nil {
@@ -284,7 +284,7 @@ func (c *cluster) details() *jobmaster.Details {
 // until waits for a condition.
 func (c *cluster) until(what string, ok func() bool) {
 	c.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
 	for !ok() {

@@ -128,7 +128,7 @@ func (c *diskCase) full(fn func()) {
 	go func() { defer close(done); fn() }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		c.t.Fatal("hangs on a full disk")
 	}
 }
@@ -164,7 +164,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			c.fs.full.Store(false)
 			var h state.Handle
-			deadline := time.Now().Add(20 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			for {
 				var err error
 				if h, err = c.snapshot(); err == nil {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // good is the history of a faultless run: input, transactions with aborts in between, a concurrent reader.
 func good(t *testing.T, brokers []string, name string) *eos.History {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c := eos.Cluster{Brokers: brokers}
 	spec := eos.DefaultSpec(7, 3000)

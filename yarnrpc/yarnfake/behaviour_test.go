@@ -404,7 +404,7 @@ func TestRunnerAsMaster(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -429,7 +429,7 @@ func TestRunnerAsMaster(t *testing.T) {
 
 func TestExpiredMaster(t *testing.T) {
 	r := newRig(t, yarnfake.WithAMExpiry(20*time.Millisecond))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

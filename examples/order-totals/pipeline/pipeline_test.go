@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // run runs the job to the end of its input.
 func run(t *testing.T, k *kafkatest.Cluster, in, out string, args ...string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	err := stream.RunLocal(ctx, "order-totals", pipeline.Build, stream.LocalOptions{
 		Config: map[string]string{"parallelism.default": "2", "execution.checkpointing.interval": "200 ms", "execution.checkpointing.dir": "file://" + t.TempDir(), "restart-strategy.type": "none"},

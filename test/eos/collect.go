@@ -168,8 +168,9 @@ func collectEnds(ctx context.Context, adm *kadm.Client, h *History, o CollectOpt
 		settle = 30 * time.Second
 	}
 	begin := time.Now()
-	reached := map[int32]time.Duration{}
+	lagged := map[int32]time.Duration{} // how long the offset is known to have lagged: an answer that is slow to come proves nothing
 	for {
+		waited := time.Since(begin)
 		ends, err := adm.ListEndOffsets(ctx, o.Output)
 		if err != nil {
 			return fmt.Errorf("eos: list ends of %s: %w", o.Output, err)
@@ -181,14 +182,11 @@ func collectEnds(ctx context.Context, adm *kadm.Client, h *History, o CollectOpt
 		if len(ends[o.Output]) == 0 {
 			return fmt.Errorf("eos: topic %s does not exist", o.Output)
 		}
-		waited := time.Since(begin)
 		all := true
 		for p, e := range ends[o.Output] {
 			s, _ := stable.Lookup(o.Output, p)
 			if s.Offset < e.Offset {
-				all = false
-			} else if _, ok := reached[p]; !ok {
-				reached[p] = waited
+				all, lagged[p] = false, waited
 			}
 		}
 		if !all && waited < settle {
@@ -199,11 +197,7 @@ func collectEnds(ctx context.Context, adm *kadm.Client, h *History, o CollectOpt
 		}
 		for _, e := range ends.Offsets().Sorted() {
 			s, _ := stable.Lookup(o.Output, e.Partition)
-			at, ok := reached[e.Partition]
-			if !ok {
-				at = waited
-			}
-			h.Add(Event{Kind: KindEnd, Partition: e.Partition, Offset: e.At, Stable: s.Offset, WaitedMS: at.Milliseconds()})
+			h.Add(Event{Kind: KindEnd, Partition: e.Partition, Offset: e.At, Stable: s.Offset, WaitedMS: lagged[e.Partition].Milliseconds()})
 		}
 		return nil
 	}

@@ -221,14 +221,14 @@ func (j *job) counts(ctx context.Context, source, window string) (counts, error)
 // operators compares what the operators counted with the input that was to be read since the restored checkpoint. It waits for the counts
 // to be reported; what does not balance in the end is for the judge to say.
 func (r *run) operators(ctx context.Context, ends map[int32]int64) ([]eos.Event, error) {
-	s, err := r.job.state(ctx)
+	s, err := answered(ctx, "the job's state", r.job.state)
 	if err != nil {
 		return nil, err
 	}
 	if len(s.Vertices) != 2 {
 		return nil, fmt.Errorf("faults: the job has %d vertices, want the source and the windows", len(s.Vertices))
 	}
-	id, err := r.job.restored(ctx)
+	id, err := answered(ctx, "the restored checkpoint", r.job.restored)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (r *run) operators(ctx context.Context, ends map[int32]int64) ([]eos.Event,
 		in += end - from[p]
 	}
 	var c counts
-	err = until(ctx, 20*time.Second, "balanced counts", func(ctx context.Context) (bool, error) {
+	err = until(ctx, 90*time.Second, "balanced counts", func(ctx context.Context) (bool, error) {
 		var err error
 		c, err = r.job.counts(ctx, s.Vertices[0].Name, s.Vertices[1].Name)
 		return err == nil && in == c.sourceOut+c.filtered && c.sourceOut == c.windowIn, err

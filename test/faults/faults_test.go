@@ -119,8 +119,11 @@ func TestFaults(t *testing.T) {
 			fmt.Fprintf(os.Stderr, "%-20s %5d %10v %10v %10v %6s\n", k, n, d[len(d)/2].Round(time.Millisecond), d[0].Round(time.Millisecond), d[len(d)-1].Round(time.Millisecond), goals[k])
 		}
 	}
-	left, err := processes(rep.App)
-	if err != nil || len(left) > 0 {
+	var left []process
+	if err := until(ctx, time.Minute, "the end of all processes", func(context.Context) (bool, error) {
+		left, err = processes(rep.App)
+		return len(left) == 0, err
+	}); err != nil {
 		t.Errorf("processes left after the run: %v %v", left, err)
 	}
 }

@@ -146,6 +146,16 @@ func (j *job) completed(ctx context.Context) (int64, error) {
 	return r.Latest.Completed.ID, nil
 }
 
+// answered asks REST until it answers: on a busy machine a single request may be too slow.
+func answered[T any](ctx context.Context, what string, ask func(context.Context) (T, error)) (v T, err error) {
+	err = until(ctx, time.Minute, what, func(ctx context.Context) (bool, error) {
+		var err error
+		v, err = ask(ctx)
+		return err == nil, err
+	})
+	return v, err
+}
+
 // until polls a condition; its error is the last failure of the condition.
 func until(ctx context.Context, limit time.Duration, what string, cond func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -118,7 +118,7 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer r.cleanup()
-	dir, err := r.job.checkpointDir(ctx)
+	dir, err := answered(ctx, "the folder of the checkpoints", r.job.checkpointDir)
 	if err != nil {
 		return nil, err
 	}
@@ -216,11 +216,11 @@ func (r *run) inject(ctx context.Context, i int, k Kind) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	before, err := r.job.containers(ctx)
+	before, err := answered(ctx, "the list of TaskManagers", r.job.containers)
 	if err != nil {
 		return err
 	}
-	was, err := r.job.state(ctx)
+	was, err := answered(ctx, "the job's state", r.job.state)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (r *run) inject(ctx context.Context, i int, k Kind) error {
 	}
 	rec.Output = r.raw.firstAfter(running).Sub(at)
 	if k == ApplicationMaster {
-		after, err := r.job.containers(ctx)
+		after, err := answered(ctx, "the list of TaskManagers", r.job.containers)
 		if err != nil {
 			return err
 		}

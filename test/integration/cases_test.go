@@ -155,7 +155,7 @@ func TestTransactionsOfAKilledJobAreAborted(t *testing.T) {
 	}
 	second := submit(t, append(conf, "-p", "2"), totals, totalsArgs(in, out, txn, "--group", "other-"+out, "--start", "latest")...)
 	second.awaitRunning()
-	until(t, 30*time.Second, "readers that are not held back", func() (bool, error) {
+	until(t, patience, "readers that are not held back", func() (bool, error) {
 		lag, err := k.StableLag(t.Context(), out)
 		return err == nil && lag == 0, err
 	})

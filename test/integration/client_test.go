@@ -114,7 +114,7 @@ func (j *job) do(args ...string) string {
 // patience bounds the wait for one step of a job.
 const patience = 2 * time.Minute
 
-var web = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var web = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // getJSON reads an address.
 func getJSON(ctx context.Context, url string, v any) error {

@@ -6,7 +6,6 @@ import (
 	"path"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/hdfs"
@@ -53,7 +52,7 @@ func noFolder(t *testing.T, a application) {
 	t.Helper()
 	f := hdfsOf(t)
 	dir := path.Join("/user", a.User, ".thalweg", a.ID)
-	until(t, 30*time.Second, "the removal of "+dir, func() (bool, error) {
+	until(t, patience, "the removal of "+dir, func() (bool, error) {
 		_, err := f.Stat(t.Context(), dir)
 		return errors.Is(err, iofs.ErrNotExist), err
 	})

@@ -54,7 +54,7 @@ func leftovers(ctx context.Context) error {
 
 // settled waits until no application of this run is active and their logs are aggregated.
 func settled(ctx context.Context) ([]application, error) {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -94,7 +94,7 @@ func localLogs(a application) (names []string) {
 
 // containers are processes of the applications' containers that are left after a while.
 func containers(ctx context.Context, apps []application) (left []string) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

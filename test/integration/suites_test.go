@@ -54,7 +54,7 @@ func restart(daemons ...string) func(*testing.T) {
 // packageTests runs a package's tests against the daemons, and lets none of them be skipped.
 func packageTests(t *testing.T, pkg string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "./"+pkg)
 	cmd.Dir = "../.."

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Who has a port is told: a process that listens, a connection, a closed connection, for which nothing can be done but wait.
@@ -36,6 +37,10 @@ func TestHolderOfAPort(t *testing.T) {
 	_ = server.Close() // the side that closes first keeps the port
 	_, _ = io.Copy(io.Discard, client)
 	_ = client.Close()
+	for deadline := time.Now().Add(time.Minute); !holderOf(port).waits && time.Now().Before(deadline); { // until the kernel has taken in the last packet
+		tick := time.NewTimer(time.Millisecond)
+		<-tick.C
+	}
 	if h := holderOf(port); !h.waits || !strings.Contains(h.text(port), "TIME_WAIT") || !strings.Contains(h.text(port), "within a minute") {
 		t.Errorf("%+v %s", h, h.text(port))
 	}

@@ -88,7 +88,7 @@ func (c *Cluster) Topic(tb testing.TB, partitions int) string {
 // CreateTopic makes a topic and waits until it can be used.
 func (c *Cluster) CreateTopic(tb testing.TB, name string, partitions int) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if _, err := c.adm.CreateTopic(ctx, int32(partitions), 1, nil, name); err != nil {
 		tb.Fatalf("create topic %s: %v", name, err)
@@ -104,7 +104,7 @@ func (c *Cluster) CreateTopic(tb testing.TB, name string, partitions int) {
 // WaitPartitions waits until the topic has (at least) so many partitions with leaders.
 func (c *Cluster) WaitPartitions(tb testing.TB, topic string, n int) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		lo, err := c.adm.ListEndOffsets(ctx, topic)

@@ -197,7 +197,11 @@ func localize(ctx context.Context, r *yarnpb.LocalResourceProto, dst string, fet
 	if err != nil {
 		return err
 	}
-	defer in.Close()                                                       //nolint:errcheck // only read
+	defer in.Close() //nolint:errcheck // only read
+	// No process that another container's start forks meanwhile may hold the file open for writing: the kernel would refuse to execute it
+	// ("text file busy", golang.org/issue/22315).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o500) // localised files are executable for their owner
 	if err != nil {
 		return err

@@ -72,6 +72,7 @@ func build(env *stream.Environment) error {
 		case "panic":
 			panic("boom on purpose")
 		case "stuck":
+			fmt.Println("it hangs")
 			select {} // a deadlock
 		}
 		return n * 2
@@ -200,6 +201,19 @@ func (c *cluster) find(pattern string) []string {
 	return out
 }
 
+// output is what all workers have printed.
+func (c *cluster) output() (out string) {
+	c.t.Helper()
+	for _, p := range c.find("taskmanager.out") {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		out += string(b)
+	}
+	return out
+}
+
 func TestJobThatEndsWell(t *testing.T) {
 	c := newCluster(t)
 	r, err := c.submit("good")
@@ -211,14 +225,7 @@ func TestJobThatEndsWell(t *testing.T) {
 		t.Fatalf("%+v\n%s", a, c.logs())
 	}
 	c.cleaned()
-	var out string
-	for _, p := range c.find("taskmanager.out") {
-		b, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out += string(b)
-	}
+	out := c.output()
 	for _, want := range []string{"2", "4", "6", "8", "10"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("taskmanager.out lacks %s: %q", want, out)
@@ -319,6 +326,7 @@ func TestStuckJobIsCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := c.running(r)
+	c.await("the function that hangs", func() bool { return strings.Contains(c.output(), "it hangs") })
 	err = target.REST.Cancel(t.Context(), target.Job.ID)
 	target.REST.Close()
 	if err != nil {

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // run runs a query on the embedded cluster.
 func run(t *testing.T, name string, src nexmark.Source, conf map[string]string) tally.Tally {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	err := stream.RunLocal(ctx, name, func(env *stream.Environment) error { return query.Build(env, name, src, dir) }, stream.LocalOptions{Config: conf})

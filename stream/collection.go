@@ -3,10 +3,13 @@ package stream
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
+	"syscall"
+	"time"
 
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/connector/datagen"
@@ -127,7 +130,7 @@ func (s DataStream[T]) Print() DataStreamSink[T] {
 type printSink[T any] struct{}
 
 func (printSink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
-	w := printWriter[T]{out: os.Stdout}
+	w := printWriter[T]{ctx: ctx.Context, out: os.Stdout}
 	if ctx.Parallelism > 1 {
 		w.prefix = strconv.Itoa(ctx.Subtask+1) + "> "
 	}
@@ -135,14 +138,30 @@ func (printSink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.Sin
 }
 
 type printWriter[T any] struct {
+	ctx    context.Context //nolint:containedctx // the task's life
 	prefix string
 	out    io.Writer
 }
 
 func (w printWriter[T]) Write(v T, _ int64) error {
 	_, err := fmt.Fprintf(w.out, "%s%v\n", w.prefix, v)
+	if errors.Is(err, syscall.EPIPE) {
+		// Nobody reads any more. The process gets SIGPIPE for it, by which Main ends the job in order: that must not be a race with a
+		// failure of the task.
+		patience := time.NewTimer(signalPatience)
+		defer patience.Stop()
+		select {
+		case <-w.ctx.Done():
+			return context.Cause(w.ctx)
+		case <-patience.C: // the program has other plans with the signal
+		}
+	}
 	return err
 }
+
+// signalPatience is how long a signal may take to end the job.
+const signalPatience = 10 * time.Second
+
 func (printWriter[T]) Flush(context.Context, bool) error { return nil }
 func (printWriter[T]) Snapshot(int64) ([][]byte, error)  { return nil, nil }
 func (printWriter[T]) Close() error                      { return nil }

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +74,25 @@ func TestProgramEndsWithItsReader(t *testing.T) {
 		t.Errorf("%v: %s", err, errs.String())
 	}
 	nothingLeft(t, tmp)
+}
+
+// brokenPipe is a standard output that nobody reads.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}
+}
+
+// The write that meets the closed pipe does not fail the job before the signal that it caused has ended it.
+func TestPrintLeavesTheEndToTheSignal(t *testing.T) {
+	signalled := errors.New("signalled")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- printWriter[int]{ctx: ctx, out: brokenPipe{}}.Write(1, 0) }()
+	cancel(signalled)
+	if err := <-done; !errors.Is(err, signalled) || errors.Is(err, syscall.EPIPE) {
+		t.Error(err)
+	}
 }
 
 // A port that is taken is named with the key that changes it and what needs it.

@@ -216,7 +216,7 @@ func TestFaults(t *testing.T) {
 			r.before = r.files()
 			r.fs = readonly{r.fs, "/user", iofs.ErrPermission}
 		}, want: []string{"user ann may not write", "yarn.staging-directory"}},
-		"NameNode": {change: func(r *rig) { r.fs = readonly{r.fs, "/user", fs.ErrUnavailable} }, want: []string{"does not answer", "fs.defaultFS", "NameNode"}},
+		"NameNode":  {change: func(r *rig) { r.fs = readonly{r.fs, "/user", fs.ErrUnavailable} }, want: []string{"does not answer", "fs.defaultFS", "NameNode"}},
 		"safe mode": {change: func(r *rig) { r.fs = readonly{r.fs, "/user", fs.ErrSafeMode} }, want: []string{"took no writes", "-safemode get"}},
 		"refused": {change: func(r *rig) {
 			r.fake.Refuse("submitApplication", &ipc.RemoteError{Class: string(yarn.ErrYarn), Message: "Maximum applications exceeded"})

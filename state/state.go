@@ -60,6 +60,13 @@ type Table[K comparable, V any] interface {
 	Len() int
 }
 
+// Taker is implemented by tables whose Delete can hand over what was stored.
+type Taker[K comparable, V any] interface {
+	// Take is Delete. own says that v is the value that was removed and that neither the table nor a snapshot refers to the memory behind
+	// it any more, so that it may serve for another value.
+	Take(k Key[K], ns Namespace) (v V, own bool, err error)
+}
+
 // Timers is a set of (time, key, namespace), ordered by time, stored and snapshotted with the backend. Registering twice is once.
 type Timers[K comparable] interface {
 	Register(k Key[K], ns Namespace, at int64) error

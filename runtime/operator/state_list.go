@@ -60,7 +60,9 @@ func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (
 	}
 	if ttl == nil {
 		t, err := openTable(r.ctx, state.TableDesc[K, []V]{Name: name, Key: r.key, Value: state.ListCodec(elem), Adapt: state.AdaptList(state.Adapt(elem))})
-		return ListState[V]{&keyedList[K, V]{t, r.cur, elem}}, err
+		k := &keyedList[K, V]{t: t, cur: r.cur, elem: elem}
+		k.taker, _ = t.(state.Taker[K, []V])
+		return ListState[V]{k}, err
 	}
 	t, err := openTable(r.ctx, state.TableDesc[K, []state.Timed[V]]{Name: name, Key: r.key, Value: state.ListCodec(state.TimedCodec(elem)),
 		Adapt: state.AdaptList(state.AdaptTimed(elem)),
@@ -76,10 +78,17 @@ func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (
 }
 
 type keyedList[K comparable, V any] struct {
-	t    state.Table[K, []V]
-	cur  *state.Key[K]
-	elem serde.Codec[V]
+	t     state.Table[K, []V]
+	taker state.Taker[K, []V] // t, when it is one
+	cur   *state.Key[K]
+	elem  serde.Codec[V]
+	free  [][]V // room of lists that were cleared, for new ones: many lists hold a few elements for a moment
 }
+
+const (
+	freeLists = 64 // lists kept
+	freeElems = 64 // and how many elements they have room for
+)
 
 func (k *keyedList[K, V]) get() ([]V, error) {
 	if k.cur.Group == noKey {
@@ -94,10 +103,14 @@ func (k *keyedList[K, V]) add(v V) error {
 		return errNoKey
 	}
 	p, _, err := k.t.Ref(*k.cur, 0)
-	if err == nil {
-		*p = append(*p, k.elem.Clone(v))
+	if err != nil {
+		return err
 	}
-	return err
+	if n := len(k.free); n > 0 && cap(*p) == 0 {
+		*p, k.free = k.free[n-1], k.free[:n-1]
+	}
+	*p = append(*p, k.elem.Clone(v))
+	return nil
 }
 
 func (k *keyedList[K, V]) put(vs []V) error {
@@ -111,7 +124,15 @@ func (k *keyedList[K, V]) clear() error {
 	if k.cur.Group == noKey {
 		return errNoKey
 	}
-	return k.t.Delete(*k.cur, 0)
+	if k.taker == nil {
+		return k.t.Delete(*k.cur, 0)
+	}
+	l, own, err := k.taker.Take(*k.cur, 0)
+	if own && cap(l) > 0 && cap(l) <= freeElems && len(k.free) < freeLists {
+		clear(l)
+		k.free = append(k.free, l[:0])
+	}
+	return err
 }
 
 func (k *keyedList[K, V]) table() any { return tableKeys[K, []V]{k.t} }

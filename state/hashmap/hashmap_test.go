@@ -21,3 +21,5 @@ func BenchmarkState(b *testing.B) { statetest.Bench(b, factory, 0) }
 func TestSuite(t *testing.T) { statetest.Suite(t, factory, factory) }
 
 func TestMaps(t *testing.T) { statetest.Maps(t, factory) }
+
+func TestEntries(t *testing.T) { statetest.Entries(t, factory) }

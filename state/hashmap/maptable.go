@@ -13,6 +13,19 @@ func OpenMap[K, S comparable, V any](b *Backend, desc state.MapDesc[K, S, V]) (s
 	if err != nil {
 		return nil, err
 	}
+	if desc.Key.Pointers() {
+		t.share = func(ns state.Namespace, k state.Pair[K, S]) state.Pair[K, S] { // all entries of a map hold one copy of its key
+			if c := t.chains[ns]; c != nil {
+				if id, ok := c.First(k.Hash); ok {
+					if p, i := t.space(ns).At(id); p.Keys[i].Key == k.Key {
+						k.Key, k.Sub = p.Keys[i].Key, desc.Sub.Clone(k.Sub)
+						return k
+					}
+				}
+			}
+			return t.desc.Key.Clone(k)
+		}
+	}
 	return &mapTable[K, S, V]{t, state.NewHasher(desc.Sub)}, nil
 }
 

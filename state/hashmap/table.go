@@ -44,7 +44,8 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 
 type table[K comparable, V any] struct {
 	clock *slots.Clock
-	// The place of the last Ref: most streams hit some keys again and again.
+	// The place of the last entry that was found or made: most streams hit some keys again and again, and what is read is often written
+	// next. Everything that may put another page in place of one sets or clears it.
 	last struct {
 		page *slots.Page[K, V]
 		slot uint32
@@ -60,7 +61,8 @@ type table[K comparable, V any] struct {
 	spaces                    map[state.Namespace]*slots.Space[K, V]
 	n                         int
 	mutable, copyKey, copyVal bool
-	owner                     func(*K) uint32 // of maps
+	owner                     func(*K) uint32                 // of maps
+	share                     func(ns state.Namespace, k K) K // of maps whose keys hold pointers: the copy to keep of an entry's key
 	chains                    map[state.Namespace]*slots.Chains
 	hand                      struct { // of Sweep
 		order []state.Namespace
@@ -89,6 +91,9 @@ func (t *table[K, V]) newSpace(ns state.Namespace) *slots.Space[K, V] {
 
 // Get implements state.Table.
 func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, err error) {
+	if p := t.known(&k, ns); p != nil {
+		return p.Vals[t.last.slot], true, nil
+	}
 	s := t.space(ns)
 	if s == nil {
 		return v, false, nil
@@ -98,16 +103,28 @@ func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, 
 		return v, false, nil
 	}
 	p, i := s.At(id)
+	t.note(p, i, k.Hash, ns)
 	return p.Vals[i], true, nil
+}
+
+// known is the page of an entry when that was the last one, at slot t.last.slot.
+func (t *table[K, V]) known(k *state.Key[K], ns state.Namespace) *slots.Page[K, V] {
+	if p := t.last.page; p != nil && t.last.hash == k.Hash && t.last.ns == ns && p.Keys[t.last.slot] == k.Key {
+		return p
+	}
+	return nil
+}
+
+func (t *table[K, V]) note(p *slots.Page[K, V], i, hash uint32, ns state.Namespace) {
+	t.last.page, t.last.slot, t.last.hash, t.last.ns = p, i, hash, ns
 }
 
 // Ref implements state.Table.
 func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) {
-	if p := t.last.page; p != nil && t.last.hash == k.Hash && t.last.ns == ns && p.Epoch == t.clock.Epoch && p.Keys[t.last.slot] == k.Key {
+	if p := t.known(&k, ns); p != nil && p.Epoch == t.clock.Epoch && (!t.mutable || p.Owned>>t.last.slot&1 != 0) {
 		return &p.Vals[t.last.slot], true, nil
 	}
 	p, i, found := t.place(k, ns, true)
-	t.last.page, t.last.slot, t.last.hash, t.last.ns = p, i, k.Hash, ns
 	return &p.Vals[i], found, nil
 }
 
@@ -124,14 +141,19 @@ func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slot
 			}
 			p.Owned |= 1 << i
 		}
+		t.note(p, i, k.Hash, ns)
 		return p, i, true
 	}
 	key := k.Key
-	if t.copyKey {
+	switch {
+	case t.share != nil:
+		key = t.share(ns, key)
+	case t.copyKey:
 		key = t.desc.Key.Clone(key)
 	}
 	id, p, i := s.Insert(k.Hash, key)
 	t.n++
+	t.note(p, i, k.Hash, ns)
 	if t.owner != nil {
 		t.chain(ns, id, &p.Keys[i]) // not &key, which would move it to the heap for every new key
 	}
@@ -148,7 +170,11 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 }
 
 func (t *table[K, V]) store(k state.Key[K], ns state.Namespace, v V) {
-	t.last.page = nil
+	if p := t.known(&k, ns); p != nil && p.Epoch == t.clock.Epoch {
+		p.Vals[t.last.slot] = v
+		p.Owned |= 1 << t.last.slot
+		return
+	}
 	p, i, _ := t.place(k, ns, false)
 	p.Vals[i] = v
 }
@@ -166,6 +192,23 @@ func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 	}
 	t.remove(s, ns, id)
 	return t.dropEmpty(s, ns)
+}
+
+// Take implements state.Taker.
+func (t *table[K, V]) Take(k state.Key[K], ns state.Namespace) (v V, own bool, err error) {
+	t.last.page = nil
+	s := t.space(ns)
+	if s == nil {
+		return v, false, nil
+	}
+	id, ok := s.Find(k.Hash, k.Key)
+	if !ok {
+		return v, false, nil
+	}
+	p, i := s.At(id)
+	v, own = p.Vals[i], p.Epoch == t.clock.Epoch && p.Owned>>i&1 != 0
+	t.remove(s, ns, id)
+	return v, own, t.dropEmpty(s, ns)
 }
 
 // Namespaces implements state.Table.

@@ -14,6 +14,17 @@ func OpenMap[K, S comparable, V any](b *Backend, desc state.MapDesc[K, S, V]) (s
 	if err != nil {
 		return nil, err
 	}
+	if desc.Key.Pointers() {
+		t.share = func(s *nspace[state.Pair[K, S], V], k state.Pair[K, S]) state.Pair[K, S] { // all cached entries of a map hold one copy of its key
+			if id, ok := s.chains.First(k.Hash); ok {
+				if p, i := s.space.At(id); p.Keys[i].Key == k.Key {
+					k.Key, k.Sub = p.Keys[i].Key, desc.Sub.Clone(k.Sub)
+					return k
+				}
+			}
+			return t.desc.Key.Clone(k)
+		}
+	}
 	return &mapTable[K, S, V]{table: t, desc: desc, subs: state.NewHasher(desc.Sub)}, nil
 }
 

@@ -80,6 +80,8 @@ func TestMapsExchange(t *testing.T) {
 	statetest.Maps(t, heap, plain, tiny)
 }
 
+func TestEntries(t *testing.T) { statetest.Entries(t, plain) }
+
 // The cache counts what values really hold: large ones push each other out, though each is one entry.
 func TestCacheOfLargeValues(t *testing.T) {
 	b, err := pebble.NewWithOptions(state.Config{Range: state.Range{End: 128}, MaxParallelism: 128, Dir: t.TempDir() + "/x", MemoryBytes: 64 << 20}, pebble.Options{CacheBytes: 4 << 20})

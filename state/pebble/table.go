@@ -100,12 +100,13 @@ func (s *nspace[K, V]) mark(id uint32, p *slots.Page[K, entry[V]], i uint32) {
 }
 
 type table[K comparable, V any] struct {
-	// The place of the last Ref, dirty.
+	// The place of the last entry that was found or made, and is not gone: what is read is often written next. Everything that takes
+	// entries out of the cache, or that may put another page in place of one, sets or clears it.
 	last struct {
-		page *slots.Page[K, entry[V]]
-		slot uint32
-		hash uint32
-		ns   state.Namespace
+		page  *slots.Page[K, entry[V]]
+		space *nspace[K, V]
+		id    uint32
+		hash  uint32
 	}
 	lastSpace *nspace[K, V]
 
@@ -129,7 +130,8 @@ type table[K comparable, V any] struct {
 		page  int
 	}
 	probe uint32
-	owner func(*K) uint32 // of maps
+	owner func(*K) uint32              // of maps
+	share func(s *nspace[K, V], k K) K // of maps whose keys hold pointers: the copy to keep of an entry's key
 	ttl   sweeper
 }
 
@@ -204,6 +206,10 @@ func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, e
 
 // Get implements state.Table. Values read from Pebble are cached.
 func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, err error) {
+	if p, i := t.known(&k, ns); p != nil {
+		p.Hot |= 1 << i
+		return p.Vals[i].v, true, nil
+	}
 	s := t.space(ns)
 	if s == nil {
 		return v, false, nil
@@ -211,24 +217,50 @@ func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, 
 	if id, ok := s.space.Find(k.Hash, k.Key); ok {
 		p, i := s.space.At(id)
 		p.Hot |= 1 << i
-		return p.Vals[i].v, !p.Vals[i].gone, nil
+		if p.Vals[i].gone {
+			return v, false, nil
+		}
+		t.note(s, id, p, k.Hash)
+		return p.Vals[i].v, true, nil
 	}
 	if v, found, err = t.fetch(s, k); err != nil || !found {
 		return v, false, err
 	}
-	_, p, i, err := t.insert(s, k)
+	id, p, i, err := t.insert(s, k)
 	if err != nil {
 		return v, false, err
 	}
 	p.Vals[i].v = v
 	s.present++
+	t.note(s, id, p, k.Hash)
 	return v, true, nil
+}
+
+// known is the page and slot of an entry when that was the last one.
+func (t *table[K, V]) known(k *state.Key[K], ns state.Namespace) (*slots.Page[K, entry[V]], uint32) {
+	l := &t.last
+	if l.page == nil || l.hash != k.Hash || l.space.ns != ns {
+		return nil, 0
+	}
+	if i := l.id % slots.PageLen; l.page.Keys[i] == k.Key {
+		return l.page, i
+	}
+	return nil, 0
+}
+
+func (t *table[K, V]) note(s *nspace[K, V], id uint32, p *slots.Page[K, entry[V]], hash uint32) {
+	l := &t.last
+	l.page, l.space, l.id, l.hash = p, s, id, hash
 }
 
 // Ref implements state.Table.
 func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) {
-	if p := t.last.page; p != nil && t.last.hash == k.Hash && t.last.ns == ns && p.Keys[t.last.slot] == k.Key {
-		return &p.Vals[t.last.slot].v, true, nil
+	if p, i := t.known(&k, ns); p != nil {
+		if p.Dirty>>i&1 == 0 {
+			t.last.space.mark(t.last.id, p, i)
+		}
+		p.Hot |= 1 << i
+		return &p.Vals[i].v, true, nil
 	}
 	s := t.spaceOrNew(ns)
 	found := true
@@ -259,7 +291,7 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 	}
 	s.mark(id, p, i)
 	p.Hot |= 1 << i
-	t.last.page, t.last.slot, t.last.hash, t.last.ns = p, i, k.Hash, ns
+	t.note(s, id, p, k.Hash)
 	return &p.Vals[i].v, found, nil
 }
 
@@ -294,12 +326,15 @@ func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Pa
 		}
 	}
 	key := k.Key
-	if t.copyKey {
+	switch {
+	case t.share != nil:
+		key = t.share(s, key)
+	case t.copyKey:
 		key = t.desc.Key.Clone(key)
 	}
 	id, p, i := s.space.Insert(k.Hash, key)
 	if t.owner != nil {
-		s.chains.Add(t.owner(&key), id)
+		s.chains.Add(t.owner(&p.Keys[i]), id) // not &key, which would move it to the heap for every new key
 	}
 	t.cached++
 	t.b.used += t.cost
@@ -311,11 +346,18 @@ func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Pa
 
 // Put implements state.Table. It does not read Pebble.
 func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
-	t.last.page = nil
-	s := t.spaceOrNew(ns)
 	if t.copyVal {
 		v = t.desc.Value.Clone(v)
 	}
+	if p, i := t.known(&k, ns); p != nil {
+		if p.Dirty>>i&1 == 0 {
+			t.last.space.mark(t.last.id, p, i)
+		}
+		p.Vals[i].v = v
+		p.Hot |= 1 << i
+		return nil
+	}
+	s := t.spaceOrNew(ns)
 	var p *slots.Page[K, entry[V]]
 	var i uint32
 	id, ok := s.space.Find(k.Hash, k.Key)
@@ -338,7 +380,19 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 	p.Vals[i] = entry[V]{v: v}
 	s.mark(id, p, i)
 	p.Hot |= 1 << i
+	t.note(s, id, p, k.Hash)
 	return nil
+}
+
+// Take implements state.Taker. What is not cached is not read: it is worth nothing here.
+func (t *table[K, V]) Take(k state.Key[K], ns state.Namespace) (v V, own bool, err error) {
+	if s := t.space(ns); s != nil {
+		if id, ok := s.space.Find(k.Hash, k.Key); ok {
+			p, i := s.space.At(id)
+			v, own = p.Vals[i].v, !p.Vals[i].gone
+		}
+	}
+	return v, own, t.Delete(k, ns)
 }
 
 // Delete implements state.Table. It does not read Pebble.

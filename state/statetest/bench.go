@@ -79,6 +79,7 @@ func Bench(b *testing.B, f Factory, memory int64) {
 			}
 		}
 	})
+	benchEntries(b, f, memory)
 	b.Run("Snapshot/1000000", func(b *testing.B) { benchSnapshot(b, f, memory) })
 	b.Run("Timers", func(b *testing.B) {
 		be := benchBackend(b, f, memory)

@@ -28,6 +28,7 @@ func Suite(t *testing.T, f, reader Factory) {
 		"Evolution":            evolution,
 		"Rescale":              rescale,
 		"OpenTwice":            openTwice,
+		"Take":                 take,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f, reader) })
 	}
@@ -129,6 +130,58 @@ func overlappingSnapshots(t *testing.T, f, reader Factory) {
 		}
 		check(t, c.Close())
 	}
+}
+
+// What Take hands over as owned may be changed: neither the table nor a snapshot that is being written sees it. Afterwards the entry is gone.
+func take(t *testing.T, f, reader Factory) {
+	c, m, store := NewCluster(t, f, 1, nil, nil), newModel(), &Store{}
+	fill(t, c, m, 300)
+	s := c.Subtasks[0]
+	table, ok := s.Strings.(state.Taker[string, Value])
+	if !ok {
+		t.Fatalf("%s has no Take", f.Name)
+	}
+	owned := 0
+	takeSome := func(from, to int, changed bool) {
+		for i := from; i < to; i++ {
+			ns, name := int64(i%3), fmt.Sprint("key-", i)
+			if changed {
+				c.change(t, m, ns, name)
+			}
+			_, key := c.str(name)
+			v, own, err := table.Take(key, ns)
+			check(t, err)
+			if own {
+				owned++
+				if got, want := fmt.Sprint(v.N, v.S, v.L, v.M), m.strings[ns][name]; got != fmt.Sprint(want.N, want.S, want.L, want.M) {
+					t.Errorf("took %s of %s, want %+v", got, name, want)
+				}
+				clear(v.L)
+				clear(v.M)
+			}
+			delete(m.strings[ns], name)
+			if _, found, err := s.Strings.Get(key, ns); found || err != nil {
+				t.Errorf("%s is there after Take (%v)", name, err)
+			}
+			if _, own, err = table.Take(key, ns); own || err != nil {
+				t.Errorf("took %s twice (%v)", name, err)
+			}
+			c.mangle()
+		}
+	}
+	takeSome(0, 100, true)
+	if owned != 100 {
+		t.Errorf("%d of 100 values were owned that had just been changed", owned)
+	}
+	snaps, then := c.Snapshot(t, 1, true), m.clone()
+	takeSome(100, 200, false)
+	for i := 200; i < 250; i++ {
+		c.change(t, m, int64(i%3), fmt.Sprint("key-", i))
+	}
+	takeSome(200, 300, false)
+	verify(t, reader, 2, WriteAll(t, snaps, store), store, then)
+	compare(t, c, m)
+	check(t, c.Close())
 }
 
 // Memory of a dropped namespace is not used again while a snapshot reads it.

@@ -29,7 +29,8 @@ type Channel struct {
 
 	// Of the writer only.
 	buf   []byte
-	limit int // Put hands over at this length: BufferSize less room for one more record
+	limit int        // Put hands over at this length: BufferSize less room for one more record
+	with  []*Channel // of other partitions, which are handed over before this one when it is full
 
 	mu      sync.Mutex
 	queue   fifo[entry]
@@ -80,10 +81,15 @@ func (c *Channel) putFull(buf []byte) error {
 		// The last record did not fit and append had to move the buffer: leave more room next time.
 		c.limit = max(c.limit-(e.cfg.BufferSize-c.limit), e.cfg.BufferSize/4, 1)
 	}
-	if len(buf) >= c.limit {
-		return c.Flush()
+	if len(buf) < c.limit {
+		return nil
 	}
-	return nil
+	for _, o := range c.with {
+		if err := o.Flush(); err != nil {
+			return err
+		}
+	}
+	return c.Flush()
 }
 
 // Flush hands the current buffer over, if it holds anything. It blocks as Put does.

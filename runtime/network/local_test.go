@@ -142,3 +142,55 @@ func TestLocalOrderAndEvents(t *testing.T) {
 		t.Errorf("other channel: %q, %v", b, err)
 	}
 }
+
+// Of partitions that go together, what was written before the last record of a full buffer arrives before it.
+func TestTogether(t *testing.T) {
+	e := newEnv(t, Config{BufferSize: 256})
+	var parts []*Partition
+	var gates []*consumer
+	for i := range 2 {
+		id := testPartition(i)
+		p, err := e.NewPartition(t.Context(), id, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, p)
+		gates = append(gates, newConsumer(t, t.Context(), e, Source{Partition: id, Subpartition: 0}))
+		newConsumer(t, t.Context(), e, Source{Partition: id, Subpartition: 1})
+	}
+	Together(parts...)
+	many, few := parts[0].Channel(0), parts[1].Channel(0)
+	if err := parts[1].Channel(1).Put(append(parts[1].Channel(1).Buf(), 1)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if err := few.Put(append(few.Buf(), byte(i))); err != nil {
+			t.Fatal(err)
+		}
+		if it, ok, err := gates[1].Poll(); ok || err != nil {
+			t.Fatalf("before the other's buffer is full: %v, %v", it, err)
+		}
+		for full := false; !full; {
+			if err := many.Put(append(many.Buf(), make([]byte, 50)...)); err != nil {
+				t.Fatal(err)
+			}
+			it, ok, err := gates[0].Poll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			gates[0].Release(it)
+			full = ok
+		}
+		it, ok, err := gates[1].Poll()
+		if err != nil || !ok || len(it.Data) != 1 || it.Data[0] != byte(i) {
+			t.Fatalf("after the other's buffer was full: %v, %t, %v", it, ok, err)
+		}
+		gates[1].Release(it)
+	}
+	if len(parts[1].Channel(1).buf) != 1 {
+		t.Error("a channel to another subtask was handed over too")
+	}
+	for _, p := range parts {
+		p.Close()
+	}
+}

@@ -62,6 +62,21 @@ func (p *Partition) Channels() int { return len(p.channels) }
 // Channel returns the i-th subpartition.
 func (p *Partition) Channel(i int) *Channel { return p.channels[i] }
 
+// Together says that the partitions, all of one task and of as many subpartitions, are the inputs of one consumer: when the buffer of a
+// subpartition is full, what the others hold for the same subtask goes before it. So a join sees its inputs in about the order in which
+// they were written, and need not keep most of what one side sends for a buffer's time until the other's is full too. Of the writer's goroutine, before it writes.
+func Together(parts ...*Partition) {
+	for _, p := range parts {
+		for i, c := range p.channels {
+			for _, o := range parts {
+				if o != p {
+					c.with = append(c.with, o.channels[i])
+				}
+			}
+		}
+	}
+}
+
 // Holds reports whether any channel holds something that was not handed over. Of the writer's goroutine.
 func (p *Partition) Holds() bool {
 	for _, c := range p.channels {

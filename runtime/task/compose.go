@@ -10,6 +10,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/task/barrier"
@@ -31,6 +32,7 @@ func (t *Task) compose() error {
 		}
 		t.parts = append(t.parts, p)
 	}
+	t.together()
 	n := len(t.d.Vertex.Operators)
 	t.ops, t.ctxs = make([]operator.Operator, n), make([]*operator.Context, n)
 	restored := map[graph.OperatorID]metadata.Subtask{}
@@ -51,6 +53,29 @@ func (t *Task) compose() error {
 		return nil
 	}
 	return t.connect()
+}
+
+// together lets the outputs that are the inputs of one consumer flow in step.
+func (t *Task) together() {
+	if t.d.Batch {
+		return
+	}
+	for i, o := range t.d.Vertex.Outputs {
+		parts := []*network.Partition{t.parts[i]}
+		for j, p := range t.d.Vertex.Outputs {
+			if p.To != o.To || t.d.Subpartitions[j] != t.d.Subpartitions[i] || j == i {
+				continue
+			}
+			if j < i { // was the first of them
+				parts = nil
+				break
+			}
+			parts = append(parts, t.parts[j])
+		}
+		if len(parts) > 1 {
+			network.Together(parts...)
+		}
+	}
 }
 
 // chain composes a node after everything downstream of it.

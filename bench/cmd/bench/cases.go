@@ -18,6 +18,7 @@ type testCase struct {
 	name, title string
 	goal        float64 // ratio of events per CPU second that ours should reach; 0 for none
 	group       *group  // that has goals of its own
+	alone       bool    // there is nothing of Flink's beside it
 	parallelism int
 	local       localJob
 	backend     map[string]string // by engine
@@ -75,6 +76,8 @@ func throughputCases() []testCase {
 			events: map[string]int64{thalweg: 60 * million, peer: 20 * million}, local: pipe("window"), prepare: local},
 		{name: "window-disk", title: "(b) keyBy -> tumbling count, pebble | rocksdb", goal: 3, parallelism: 2, backend: disk,
 			events: map[string]int64{thalweg: 40 * million, peer: 6 * million}, local: pipe("window"), prepare: local},
+		{name: "exchange", title: "records of 200 B from one worker to another, over a connection (goal: 2 M a CPU second, 1 GB/s)", alone: true, parallelism: 1,
+			events: map[string]int64{thalweg: 50 * million}, prepare: exchange},
 		{name: "kafka", title: "(c) Kafka -> keyed window -> Kafka, exactly once, on YARN", goal: 2, parallelism: 2, backend: memory,
 			events: map[string]int64{thalweg: 4 * million, peer: 4 * million}, prepare: kafka},
 	}
@@ -112,7 +115,12 @@ func (b *bench) measure(ctx context.Context, c testCase) (result, error) {
 		}
 	}()
 	sides := []string{thalweg, peer}
-	if b.only != "" {
+	switch {
+	case c.alone && b.only == peer:
+		return res, nil
+	case c.alone:
+		sides = []string{thalweg}
+	case b.only != "":
 		sides = []string{b.only}
 	}
 	events := func(side string) int64 { return b.scaled(c.events[side]) }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// exchange prepares the case of that name, which is ours alone.
+func exchange(b *bench, ctx context.Context, _ testCase) (engines, error) {
+	program, err := b.program(ctx, "exchange")
+	if err != nil {
+		return engines{}, err
+	}
+	run := func(ctx context.Context, records int64) (sample, error) {
+		begin := time.Now()
+		cmd := exec.CommandContext(ctx, program, "-events", strconv.FormatInt(records, 10))
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return sample{}, fmt.Errorf("%w: %.3000s", err, text)
+		}
+		s := sample{Wall: time.Since(begin).Seconds(), CPU: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
+		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			s.Peak = float64(u.Maxrss) / 1024
+		}
+		return s, nil
+	}
+	return engines{run: map[string]func(context.Context, int64) (sample, error){thalweg: run}, close: func() error { return nil }}, nil
+}

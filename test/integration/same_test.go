@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 // The same bounded input gives the same multiset of results: at parallelism 1 undisturbed, and at 3 with workers killed, on each backend.
 func TestSameResultsWhateverHappens(t *testing.T) {
 	k := kafkaCluster(t)
-	s := spec(6000)
+	s := spec(30_000)
 	in := k.Topic(t, s.Partitions)
 	e := eos.Cluster{Brokers: k.Brokers}
 	if err := e.Write(t.Context(), in, s, 0, s.Records, 0); err != nil {
@@ -37,20 +38,21 @@ func TestSameResultsWhateverHappens(t *testing.T) {
 		})
 		t.Run(backend+" with kills", func(t *testing.T) {
 			out, txn := k.Topic(t, 2), kafkatest.Name("txn")+"-"
-			j := submit(t, append(conf, "-p", "3"), totals, append(args(out, txn), "--delay", "5ms")...)
+			killed := filepath.Join(t.TempDir(), "killed") // until then the input does not come to its end
+			j := submit(t, append(conf, "-p", "3"), totals, append(args(out, txn), "--delay", "5ms", "--delay-until", killed)...)
 			var last int64
 			for range 2 {
 				j.awaitRunning()
 				last = j.awaitCheckpoint(last)
-				killed := j.workers()
-				if len(killed) == 0 {
+				workers := j.workers()
+				if len(workers) == 0 {
 					t.Fatal("no worker process found")
 				}
 				before, err := j.state()
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := syscall.Kill(killed[len(killed)-1], syscall.SIGKILL); err != nil {
+				if err := syscall.Kill(workers[len(workers)-1], syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
 				until(t, patience, "the restart after a kill", func() (bool, error) {
@@ -58,6 +60,7 @@ func TestSameResultsWhateverHappens(t *testing.T) {
 					return st.running() && st.Restarts > before.Restarts, err
 				})
 			}
+			write(t, killed, "")
 			if a := j.awaitEnd(); a.Final != "SUCCEEDED" {
 				t.Fatalf("%s/%s: %s", a.State, a.Final, a.Diagnostics)
 			}

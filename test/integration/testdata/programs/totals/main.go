@@ -16,10 +16,10 @@ import (
 )
 
 type options struct {
-	brokers, in, out, group, prefix, uid, policy, panicOn, start string
-	delay, txnTimeout                                            time.Duration
-	maxParallelism                                               int
-	bounded, shaky, collection                                   bool
+	brokers, in, out, group, prefix, uid, policy, panicOn, start, until string
+	delay, txnTimeout                                                   time.Duration
+	maxParallelism                                                      int
+	bounded, shaky, collection                                          bool
 }
 
 func parse(args []string) (o options, err error) {
@@ -36,6 +36,7 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.panicOn, "panic-on", "", "customer whose first purchase makes the job panic")
 	f.StringVar(&o.start, "start", "committed", "where to start without state: committed or latest")
 	f.DurationVar(&o.delay, "delay", 0, "time that each record takes")
+	f.StringVar(&o.until, "delay-until", "", "file that ends the delay once it is there")
 	f.IntVar(&o.maxParallelism, "max-parallelism", 0, "key groups of the window operator")
 	f.BoolVar(&o.bounded, "bounded", false, "end at the offsets found at the start")
 	f.BoolVar(&o.shaky, "shaky", false, "build another graph each time")
@@ -78,7 +79,9 @@ func build(env *stream.Environment) error {
 				panic("no mercy for " + p.Customer)
 			}
 			if o.delay > 0 {
-				time.Sleep(o.delay)
+				if _, err := os.Stat(o.until); err != nil {
+					time.Sleep(o.delay)
+				}
 			}
 			return p
 		}).Name("look at purchase").UID("look").

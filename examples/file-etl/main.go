@@ -1,6 +1,8 @@
-// Command file-etl reads files of comma-separated lines, cleans them, adds them up and writes files of JSON: a bounded job from files to files.
+// Command file-etl reads files of comma-separated lines, cleans them, adds them up and writes files of JSON: a bounded job from files to files,
+// run in BATCH.
 //
 //	thalweg run -t local bin/examples/file-etl -in /data/sales -out /data/totals
+//	thalweg run -t yarn-application -p 3 bin/examples/file-etl -in hdfs:///sales -out hdfs:///totals
 package main
 
 import (
@@ -84,8 +86,10 @@ func build(env *stream.Environment) error {
 	if *in == "" || *to == "" {
 		return errors.New("-in and -out are required")
 	}
-	// Parts appear when a checkpoint covers them; the last one is at the end of the job.
-	env.EnableCheckpointing(10*time.Second, stream.ExactlyOnce)
+	// All input is there, so the job runs stage by stage: sales are cleaned and written to local disks by key, then sorted and added up one
+	// key at a time. There are no checkpoints: a stage that fails runs again, and parts appear in the folder when their stage is complete.
+	// With -Dexecution.runtime-mode=STREAMING (and execution.checkpointing.interval) the same program has the same results.
+	env.SetRuntimeMode(stream.Batch)
 	lines := env.FromSource(file.Source(serde.String(), file.Paths(*in)), stream.NoWatermarks[string](), "lines").UID("lines")
 	out, bad := totals(lines.DataStream)
 	out.SinkTo(file.Sink(serde.JSON[Total](), file.Directory(*to), file.Suffix(".json"))).Name("out").UID("out").SetParallelism(1)

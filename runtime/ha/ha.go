@@ -8,7 +8,7 @@
 // Invariants:
 //
 //  1. An epoch is acquired once: its file is created exclusively. Epochs grow.
-//  2. After OpenJob of a higher epoch has returned, no StorePointer or EndJob of a lower one succeeds for that job, and the pointer
+//  2. After OpenJob of a higher epoch has returned, no StorePointer, StoreProgress or EndJob of a lower one succeeds for that job, and the pointer
 //     that OpenJob returned is the last that succeeded. There is no moment in between: see FileStore.
 //  3. A job that ended is not run again, whichever attempt ended it.
 package ha
@@ -68,7 +68,7 @@ type Leader struct {
 }
 
 // Store is safe for concurrent use, except that calls for one job are made one after another. Every method may return ErrFenced once
-// a higher epoch exists; after other errors of StorePointer and EndJob the outcome is unknown and the same call must be repeated.
+// a higher epoch exists; after other errors of StorePointer, StoreProgress and EndJob the outcome is unknown and the same call must be repeated.
 type Store interface {
 	// AcquireEpoch makes this store the owner with the next epoch (1 for the first). Owner is for people: attempt id and host.
 	AcquireEpoch(ctx context.Context, owner string) (epoch int64, err error)
@@ -86,6 +86,13 @@ type Store interface {
 	ReserveIDs(ctx context.Context, id graph.JobID, upTo int64) error
 	// StorePointer makes p the job's pointer, durably. One rename when p.Dir is "<same parent>/chk-<p.ID>" as before.
 	StorePointer(ctx context.Context, id graph.JobID, p Pointer) error
+	// StoreProgress keeps data with an opened job, durably, in place of what was kept before: how far a job came that takes no checkpoints.
+	// It uses the job's pointer and a checkpoint number, so a job has either checkpoints or progress. After errors other than ErrFenced,
+	// ErrEnded and ErrUnknownJob the outcome is unknown, and the same call must be repeated before another one.
+	StoreProgress(ctx context.Context, id graph.JobID, data []byte) error
+	// Progress reads what StoreProgress kept last, nil when there is nothing. For an opened job it is what this epoch or the ones before
+	// stored; no earlier one can change it any more.
+	Progress(ctx context.Context, id graph.JobID) ([]byte, error)
 	// Pointer reads a job's pointer without taking it over (command line, tests).
 	Pointer(ctx context.Context, id graph.JobID) (Pointer, error)
 	// EndJob records the result and removes the job. It works for opened jobs only, and repeating it is fine; ErrFenced when another

@@ -33,6 +33,7 @@ type memoryJob struct {
 	owner    int64
 	pointer  Pointer
 	reserved int64
+	progress []byte
 }
 
 var _ Store = (*Memory)(nil)
@@ -158,6 +159,26 @@ func (m *Memory) StorePointer(_ context.Context, id graph.JobID, p Pointer) erro
 		j.pointer, j.reserved = p, max(j.reserved, p.ID+1)
 		return nil
 	})
+}
+
+// StoreProgress implements Store.
+func (m *Memory) StoreProgress(_ context.Context, id graph.JobID, data []byte) error {
+	return m.owned("store progress", id, func(j *memoryJob) error {
+		j.reserved++
+		j.progress = bytes.Clone(data)
+		return nil
+	})
+}
+
+// Progress implements Store.
+func (m *Memory) Progress(_ context.Context, id graph.JobID) (data []byte, err error) {
+	err = m.locked("read progress", func(s *memory) error {
+		if j := s.jobs[id]; j != nil {
+			data = bytes.Clone(j.progress)
+		}
+		return nil
+	})
+	return data, err
 }
 
 // Pointer implements Store.

@@ -53,7 +53,7 @@ func Await(ctx context.Context, log zerolog.Logger, what string, op func(ctx con
 }
 
 // Patient returns a Store that waits, by Await, while store is unavailable, in everything that an attempt needs to take over: epoch, jobs,
-// results, leader. StorePointer, ReserveIDs and EndJob are handed on as they are: those who call them repeat them by rules of their own.
+// results, progress, leader. StorePointer, StoreProgress, ReserveIDs and EndJob are handed on as they are: those who call them repeat them by rules of their own.
 func Patient(store Store, log zerolog.Logger) Store { return &patient{Store: store, log: log} }
 
 type patient struct {
@@ -91,6 +91,14 @@ func (p *patient) OpenJob(ctx context.Context, id graph.JobID) (at Pointer, firs
 		return err
 	})
 	return at, first, err
+}
+
+func (p *patient) Progress(ctx context.Context, id graph.JobID) (data []byte, err error) {
+	err = Await(ctx, p.log, "read progress", func(ctx context.Context) error {
+		data, err = p.Store.Progress(ctx, id)
+		return err
+	})
+	return data, err
 }
 
 func (p *patient) Results(ctx context.Context) (results map[graph.JobID]Result, err error) {

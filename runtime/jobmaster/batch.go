@@ -13,9 +13,8 @@ import (
 )
 
 // In BATCH there are no checkpoints. The sinks of a stage commit when all of its tasks have processed their input: each task prepares its
-// commits and acknowledges with what is needed to repeat them, which is kept here; when it is of all tasks, they are told to commit. From
-// then on the stage is not run again: after a failure its tasks are started for their commits alone. What is kept is lost with the
-// JobMaster, and the next one starts the job anew.
+// commits and acknowledges with what is needed to repeat them, which is stored (progress.go); when it is of all tasks, they are told to
+// commit. From then on the stage is not run again: after a failure its tasks are started for their commits alone, by the next JobMaster, too.
 
 // errBatch answers requests for checkpoints and savepoints.
 var errBatch = errors.New("jobmaster: checkpoint: the job runs in BATCH (execution.runtime-mode), which takes no checkpoints or savepoints; cancel it, or let it end")
@@ -153,19 +152,6 @@ func (p *prepared) union(id graph.OperatorID, name string) (items [][]byte) {
 		}
 	}
 	return items
-}
-
-// release drops partitions, wherever they are.
-func (j *JobMaster) release(e scheduler.ReleasePartitions) {
-	m := &pb.ReleasePartitions{}
-	for _, id := range e.IDs {
-		m.ExecutionIds = append(m.ExecutionIds, id.String())
-	}
-	for tm, w := range j.workers {
-		if w.hello != nil {
-			j.toWorker(tm, &pb.WorkerDown{Msg: &pb.WorkerDown_Release{Release: m}})
-		}
-	}
 }
 
 // enumerating reports whether the enumerators are needed: in BATCH, while a source is not finished.

@@ -60,6 +60,9 @@ func (j *JobMaster) deploy(e scheduler.Deploy) {
 		tm := t.Slot.TaskManager
 		if by[tm] == nil {
 			by[tm] = &pb.Deploy{OldestAttempt: int32(e.Oldest)}
+			for _, id := range e.Kept {
+				by[tm].Kept = append(by[tm].Kept, id.String())
+			}
 			order = append(order, tm)
 		}
 		by[tm].Tasks = append(by[tm].Tasks, d)

@@ -47,6 +47,9 @@ type JobMaster struct {
 	coord   coordState
 	prep    *preparation
 	commits commits
+	saving  saving
+	resumed map[graph.ExecutionID]string // finished in an earlier application attempt: the worker's incarnation
+	checked bool                         // which of those workers are still there
 
 	history     []Recorded // newest first
 	root        *scheduler.Failure
@@ -80,7 +83,7 @@ func New(opts Options) (*JobMaster, error) {
 	setDefault(&opts.ReadyTimeout, 2*time.Minute)
 	j := &JobMaster{opts: opts, id: opts.JobID.String(), q: newQueue(), start: time.Now(), timers: map[*time.Timer]struct{}{},
 		graph: opts.Graph, ops: map[string]graph.VertexID{}, vertex: map[graph.VertexID]*graph.Vertex{}, workers: map[string]*workerState{},
-		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), coord: coordState{stopTimeout: func() {}}}
+		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), resumed: map[graph.ExecutionID]string{}, coord: coordState{stopTimeout: func() {}}}
 	j.log = opts.Logger.With().Str("component", "jobmaster").Str("job_id", j.id).Int64("epoch", opts.Epoch).Logger()
 	return j, nil
 }
@@ -197,6 +200,7 @@ func (j *JobMaster) step(ev scheduler.Event) {
 	for _, e := range j.sched.Step(time.Now(), ev) {
 		j.effect(e)
 	}
+	j.saveProgress()
 }
 
 func (j *JobMaster) effect(e scheduler.Effect) {
@@ -222,6 +226,8 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 		j.prepareCommit(e)
 	case scheduler.Commit:
 		j.commit(e)
+	case scheduler.KeepCommits, scheduler.StageFinished:
+		j.saving.wanted = true
 	case scheduler.ReleasePartitions:
 		j.release(e)
 	case scheduler.AllRunning:

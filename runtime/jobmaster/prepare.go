@@ -62,6 +62,7 @@ type started struct {
 	graph *graph.JobGraph
 	ckpt  *checkpoints
 	from  *coordinator.Completed
+	done  *storedProgress // in BATCH
 }
 
 func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
@@ -74,6 +75,10 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 			return refuse("restore", err)
 		}
 		s.graph = j.opts.Graph
+		var err error
+		if s.done, err = j.loadProgress(ctx); err != nil {
+			return refuse("restore", err)
+		}
 		return s, nil
 	}
 	from, err := j.loadFrom(ctx)
@@ -187,8 +192,13 @@ func (j *JobMaster) begin(s started) {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: fmt.Sprintf("jobmaster: encode the job graph: %v", err)})
 		return
 	}
+	done, err := j.resume(s.done)
+	if err != nil {
+		j.failInit(scheduler.Failure{Kind: "restore", Fatal: true, Message: err.Error()})
+		return
+	}
 	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config, j.graph.Mode),
-		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing()})
+		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing(), Resume: done})
 	if err != nil {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
 		return
@@ -196,6 +206,9 @@ func (j *JobMaster) begin(s started) {
 	j.sched = sched
 	if s.from != nil {
 		j.log.Info().Int64("checkpoint_id", s.from.ID).Str("path", s.from.Dir).Msg("the job starts from a checkpoint")
+	}
+	if len(done) > 0 {
+		j.log.Info().Int("vertices", len(done)).Int("of", len(j.graph.Vertices)).Msg("the job goes on behind the stages that had finished or begun to commit")
 	}
 	j.step(scheduler.Start{})
 }
@@ -257,7 +270,7 @@ func (j *JobMaster) checkPrepared() {
 			up++
 		}
 	}
-	if len(j.slots) < j.needed || up < len(j.slots) || !p.restored || !p.coord {
+	if len(j.slots) < j.needed || up < len(j.slots) || !p.restored || !p.coord || !j.survivors() {
 		return
 	}
 	p.told = true

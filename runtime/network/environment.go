@@ -146,9 +146,9 @@ func (e *Environment) Close() error {
 
 // ReleaseBefore drops all partitions of attempts before the given one, finished ones too: their consumers fail with ProducerGone unless
 // they have read to the end. For the owner of the tasks, when a job starts anew, since a finished partition otherwise waits for its
-// consumers for ever.
-func (e *Environment) ReleaseBefore(attempt int) {
-	e.release(func(id PartitionID) bool { return id.Producer.Attempt < attempt })
+// consumers for ever. Partitions of the executions kept stay.
+func (e *Environment) ReleaseBefore(attempt int, kept ...graph.ExecutionID) {
+	e.release(func(id PartitionID) bool { return id.Producer.Attempt < attempt && !slices.Contains(kept, id.Producer) })
 }
 
 // Release drops the partitions of these executions: blocking ones that are no longer needed, or are to be made anew.

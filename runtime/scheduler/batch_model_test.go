@@ -14,7 +14,13 @@ import (
 
 // sim is a cluster that carries out what the scheduler says for a job in BATCH, and checks each step: tasks find all they read, finished
 // stages run again only when a partition of theirs is missing, what may have been committed is never made again, and the job comes to its end.
+// JobMasters die, too: the next one gets what was stored last, and the partitions that it says are kept.
 type sim struct {
+	stored     Progress // what the next JobMaster finds
+	first      int      // attempt of this JobMaster
+	masters    int
+	resumed    map[graph.ExecutionID]string // finished for an earlier JobMaster -> TaskManager, until it is known which are there
+	release    []graph.ExecutionID          // once the progress is stored
 	t          *rapid.T
 	s          *Scheduler
 	g          *graph.JobGraph
@@ -66,15 +72,27 @@ func (m *sim) effect(e Effect) {
 		}
 		m.inbox = append(m.inbox, p)
 	case Deploy:
+		for id := range m.partitions {
+			if id.Attempt < e.Oldest && !slices.Contains(e.Kept, id) {
+				m.drop(id)
+			}
+		}
 		for _, p := range e.Tasks {
 			m.deploy(p)
 		}
 	case PrepareCommit:
 		m.inbox = append(m.inbox, CommitPrepared{e.IDs[0]})
+	case KeepCommits:
+		m.inbox = append(m.inbox, store{})
+	case StageFinished:
+		m.inbox = append(m.inbox, store{})
 	case Commit:
 		for _, id := range e.IDs {
 			if m.committed[id.Vertex] && id.Subtask == 0 {
 				m.t.Fatalf("%s is committed twice", m.s.TaskName(id))
+			}
+			if d, ok := m.stored[id.Vertex]; !ok || !d.Committing {
+				m.t.Fatalf("%s commits what the next JobMaster would not know of", m.s.TaskName(id))
 			}
 			m.committed[id.Vertex] = true
 		}
@@ -91,9 +109,8 @@ func (m *sim) effect(e Effect) {
 			}
 		}
 	case ReleasePartitions:
-		for _, id := range e.IDs {
-			m.drop(id)
-		}
+		m.release = append(m.release, e.IDs...)
+		m.inbox = append(m.inbox, store{})
 	case ScheduleRestart:
 		m.inbox = append(m.inbox, RestartDue{e.Attempt})
 	case Ended:
@@ -111,6 +128,8 @@ func (m *sim) deploy(p Placement) {
 	switch {
 	case m.finished[v.ID]:
 		m.t.Fatalf("%s runs again, though it has finished and nothing of it is missing", m.s.TaskName(p.ID))
+	case p.CommitOnly && !m.stored[v.ID].Committing:
+		m.t.Fatalf("%s is to commit what the next JobMaster would not know of", m.s.TaskName(p.ID))
 	case m.committed[v.ID] && !p.CommitOnly:
 		m.t.Fatalf("%s runs again after it may have committed", m.s.TaskName(p.ID))
 	case len(v.Inputs) == 0 && m.enumerator[v.ID] != p.ID.Attempt:
@@ -133,6 +152,9 @@ func (m *sim) deploy(p Placement) {
 	}
 	if p.ID.Attempt > 0 {
 		m.reruns++
+	}
+	if p.CommitOnly {
+		m.committed[v.ID] = true
 	}
 	m.live[p.ID] = &simTask{slot: p.Slot, state: TaskDeploying, commitOnly: p.CommitOnly}
 }
@@ -165,7 +187,7 @@ func (m *sim) advance(id graph.ExecutionID) {
 
 func (m *sim) fault() {
 	m.faults++
-	switch ids := m.ids(); rapid.IntRange(0, 4).Draw(m.t, "fault") {
+	switch ids := m.ids(); rapid.IntRange(0, 5).Draw(m.t, "fault") {
 	case 0, 1:
 		if len(ids) > 0 {
 			id := rapid.SampledFrom(ids).Draw(m.t, "failing")
@@ -193,9 +215,71 @@ func (m *sim) fault() {
 		if !process && m.s.phase == phasePreparing && !slices.ContainsFunc(m.inbox, func(e Event) bool { _, ok := e.(Prepared); return ok }) {
 			m.effect(Prepare{Attempt: m.s.attempt, Part: true}) // the shell goes on with other slots
 		}
+	case 5:
+		m.nextMaster()
 	default:
 		m.step(Fail{Failure{Message: "the coordinator process ended", Kind: "coordinator", Death: true}})
 	}
+}
+
+// store is the answer of the store: the progress of now is what the next JobMaster finds.
+type store struct{}
+
+func (store) event() {}
+
+// answer takes what is under way.
+func (m *sim) answer(ev Event) {
+	switch ev.(type) {
+	case store:
+		m.stored = m.s.Progress()
+		for _, id := range m.release {
+			m.drop(id)
+		}
+		m.release = nil
+		for i := range m.g.Vertices {
+			if v := m.g.Vertices[i].ID; m.stored[v].Committing {
+				m.step(CommitsKept{v})
+			}
+		}
+		return
+	case Prepared:
+		for id, tm := range m.resumed { // first the shell says which partitions have not come along
+			if _, there := m.partitions[id]; !there {
+				for old := range m.resumed {
+					if m.resumed[old] == tm {
+						delete(m.resumed, old)
+					}
+				}
+				m.step(WorkerDown{TaskManager: tm, Failure: Failure{Message: "has not come back", Kind: "taskmanager", Death: true}})
+			}
+		}
+		m.resumed = nil
+	}
+	m.step(ev)
+}
+
+// nextMaster lets another JobMaster take over: tasks are cancelled, workers live.
+func (m *sim) nextMaster() {
+	m.first += 1 << 20
+	m.masters++
+	s, err := New(Config{Graph: m.g, Strategy: m.s.cfg.Strategy, FirstAttempt: m.first, Resume: m.stored})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.s, m.inbox, m.release, m.live = s, nil, nil, map[graph.ExecutionID]*simTask{}
+	m.finished, m.resumed = map[graph.VertexID]bool{}, map[graph.ExecutionID]string{}
+	for v, d := range m.stored {
+		whole := !d.Committing
+		for _, t := range d.Tasks {
+			_, there := m.partitions[t.ID]
+			whole = whole && there
+			if !d.Gone {
+				m.resumed[t.ID] = t.Slot.TaskManager
+			}
+		}
+		m.finished[v] = whole
+	}
+	m.step(Start{})
 }
 
 func (m *sim) ids() []graph.ExecutionID {
@@ -208,7 +292,7 @@ func (m *sim) ids() []graph.ExecutionID {
 }
 
 func TestBatchModel(t *testing.T) {
-	total := 0
+	total, masters := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		g := &graph.JobGraph{Name: "job", Mode: graph.Batch}
 		n := rapid.IntRange(1, 6).Draw(rt, "vertices")
@@ -250,7 +334,7 @@ func TestBatchModel(t *testing.T) {
 			case len(m.inbox) > 0 && (len(movable) == 0 || rapid.Bool().Draw(rt, "answer")):
 				ev := m.inbox[0]
 				m.inbox = m.inbox[1:]
-				m.step(ev)
+				m.answer(ev)
 			case len(movable) > 0:
 				m.advance(rapid.SampledFrom(movable).Draw(rt, "task"))
 			case m.faults < most:
@@ -270,9 +354,9 @@ func TestBatchModel(t *testing.T) {
 		if len(m.live) > 0 {
 			rt.Fatalf("%d tasks are left", len(m.live))
 		}
-		total += m.reruns
+		total, masters = total+m.reruns, masters+m.masters
 	})
-	if total == 0 {
-		t.Error("no task ever ran again")
+	if total == 0 || masters == 0 {
+		t.Errorf("%d tasks ran again, %d JobMasters died", total, masters)
 	}
 }

@@ -15,4 +15,5 @@
 //  2. A restart replaces all tasks by new attempts, after every old one has ended or its worker is gone.
 //  3. Slots needed: for each slot sharing group the greatest parallelism in it; one slot holds at most one subtask of each vertex.
 //  4. Ended is the last effect, sent once.
+//  5. In BATCH a stage whose commits are prepared is never run again, by this or a later JobMaster, and commits after its progress is kept.
 package scheduler

@@ -76,8 +76,10 @@ type (
 	StopDone struct{ OK bool }
 	// FinalDone tells how the checkpoint of TriggerFinal ended.
 	FinalDone struct{ OK bool }
-	// CommitPrepared tells that what the tasks of this one's stage need to commit is prepared and kept. It answers PrepareCommit.
+	// CommitPrepared tells that all tasks of this one's stage have said what they need to commit. It answers PrepareCommit.
 	CommitPrepared struct{ ID graph.ExecutionID }
+	// CommitsKept tells that what the tasks of a stage need to commit will be found by the next JobMaster. It answers KeepCommits.
+	CommitsKept struct{ Vertex graph.VertexID }
 	// CheckpointDone tells that a checkpoint was completed: the job makes progress.
 	CheckpointDone struct{}
 	// Forgive tells that the TaskManager whose loss was the last failure had been taken away by the cluster: it does not count.
@@ -98,6 +100,7 @@ func (Stop) event()           {}
 func (StopDone) event()       {}
 func (FinalDone) event()      {}
 func (CommitPrepared) event() {}
+func (CommitsKept) event()    {}
 func (CheckpointDone) event() {}
 func (Forgive) event()        {}
 func (Suspend) event()        {}
@@ -129,12 +132,18 @@ type (
 	Deploy struct {
 		Attempt int
 		Tasks   []Placement
-		// Oldest is the least attempt whose tasks and partitions are not void.
+		// Oldest is the least attempt whose tasks and partitions are not void, but for the partitions of Kept.
 		Oldest int
+		Kept   []graph.ExecutionID
 	}
 	// PrepareCommit lets the tasks of a stage, whose input is all processed, prepare what they have to commit. CommitPrepared answers when
-	// what all of them need for it is kept.
+	// all of them have.
 	PrepareCommit struct{ IDs []graph.ExecutionID }
+	// KeepCommits asks to store the job's progress, with what the tasks of this vertex's stage need to commit, where the next JobMaster
+	// finds it. From here on the stage is not run again. CommitsKept answers; nothing is committed before.
+	KeepCommits struct{ Vertex graph.VertexID }
+	// StageFinished tells that the job's progress is worth storing. Partitions that are released next must not be dropped before.
+	StageFinished struct{ Vertices []graph.VertexID }
 	// Commit lets them commit.
 	Commit struct{ IDs []graph.ExecutionID }
 	// ReleasePartitions drops blocking partitions of these producers.
@@ -182,6 +191,8 @@ func (Prepare) effect()      {}
 func (Deploy) effect()       {}
 
 func (PrepareCommit) effect()     {}
+func (KeepCommits) effect()       {}
+func (StageFinished) effect()     {}
 func (Commit) effect()            {}
 func (ReleasePartitions) effect() {}
 

@@ -16,6 +16,9 @@ type Config struct {
 	FirstAttempt int
 	// Checkpoints says that the job takes checkpoints, so that it ends with a final one.
 	Checkpoints bool
+	// Resume is how far an earlier JobMaster came with the job in BATCH; nil to begin. The partitions in it are taken to be there: a
+	// WorkerDown before Prepared tells which are not.
+	Resume Progress
 }
 
 // Execution is the current attempt of one subtask.
@@ -52,6 +55,7 @@ type Scheduler struct {
 	byID     map[graph.VertexID]*Vertex
 	stages   []*stage // in topological order
 	batch    bool
+	resumed  bool // from what an earlier JobMaster kept
 	groups   []group
 	slots    int
 
@@ -128,7 +132,7 @@ func New(cfg Config) (*Scheduler, error) {
 	for _, st := range s.stages {
 		s.newAttempt(st)
 	}
-	return s, nil
+	return s, s.resume(cfg.Resume)
 }
 
 // State is the job's state, Since the time of its last change into each state it was in.
@@ -192,10 +196,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 	switch e := ev.(type) {
 	case Start:
 		if s.state == JobInitializing {
-			s.setJob(JobCreated)
-			s.setJob(JobRunning)
-			s.emit(RequireSlots{s.slots})
-			s.prepare(false, nil)
+			s.start()
 		}
 	case Prepared:
 		s.deploy(e)
@@ -226,6 +227,8 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 		s.finalDone(e.OK)
 	case CommitPrepared:
 		s.prepared(e.ID)
+	case CommitsKept:
+		s.commitsKept(e.Vertex)
 	case CheckpointDone:
 		s.cfg.Strategy.progress = true
 	case Forgive:
@@ -286,7 +289,7 @@ func (s *Scheduler) prepare(restart bool, vertices []graph.VertexID) {
 			st.each(func(x *Execution) { s.setTask(x, TaskScheduled) })
 		}
 	}
-	s.emit(Prepare{Attempt: s.attempt, Restart: restart, Part: restart && s.batch, Vertices: vertices})
+	s.emit(Prepare{Attempt: s.attempt, Restart: restart, Part: (restart || s.resumed) && s.batch, Vertices: vertices})
 }
 
 func (s *Scheduler) restart() {

@@ -14,6 +14,7 @@ type stage struct {
 	state           stageState
 	ending          bool // its tasks are to end, for a restart
 	asked           bool // its tasks were told to prepare their commits, or to finish
+	kept            bool // committing: what is needed for it will survive this JobMaster
 	// gone: it is finished, but its partitions are lost, or released since nobody needed them.
 	gone bool
 }
@@ -92,7 +93,7 @@ func (st *stage) ready() bool {
 		return false
 	}
 	if st.state == stageCommitting {
-		return st.all(func(x *Execution) bool { return x.State == TaskCreated || x.State == TaskScheduled })
+		return st.kept && st.all(func(x *Execution) bool { return x.State == TaskCreated || x.State == TaskScheduled })
 	}
 	return !slices.ContainsFunc(st.inputs, func(in *stage) bool { return in.state != stageFinished || in.gone })
 }
@@ -104,7 +105,7 @@ func (st *stage) needed() bool {
 
 // deployReady deploys the stages that can be: in BATCH, those whose inputs are finished.
 func (s *Scheduler) deployReady() {
-	d := Deploy{Attempt: s.attempt, Oldest: s.oldest()}
+	d := Deploy{Attempt: s.attempt, Oldest: s.oldest(), Kept: s.kept()}
 	for _, st := range s.stages {
 		if !st.ready() {
 			continue
@@ -246,7 +247,8 @@ func (s *Scheduler) stageEnds(st *stage) {
 	s.emit(FinishTasks{st.ids()})
 }
 
-// prepared: the tasks' commits are prepared, and what they need for it is kept.
+// prepared: the tasks' commits are prepared. The stage's output is decided with it, since what is kept next may be what the next JobMaster
+// finds; whatever happens to the tasks meanwhile, it is these commits that are done.
 func (s *Scheduler) prepared(id graph.ExecutionID) {
 	x := s.Execution(id)
 	if x == nil {
@@ -256,15 +258,39 @@ func (s *Scheduler) prepared(id graph.ExecutionID) {
 	if st.ending || st.state != stageRunning || !st.asked {
 		return
 	}
-	st.state = stageCommitting
-	s.emit(Commit{st.ids()})
-	s.emit(FinishTasks{st.ids()})
+	st.state, st.kept = stageCommitting, false
+	s.emit(KeepCommits{id.Vertex})
+}
+
+// commitsKept lets the tasks commit, or those that took the place of ones that failed meanwhile.
+func (s *Scheduler) commitsKept(id graph.VertexID) {
+	v := s.byID[id]
+	if v == nil || v.stage.state != stageCommitting || v.stage.kept {
+		return
+	}
+	st := v.stage
+	st.kept = true
+	switch {
+	case st.ending:
+	case st.ready():
+		if s.phase == phaseActive {
+			s.deployReady()
+		}
+	default:
+		s.emit(Commit{st.ids()})
+		s.emit(FinishTasks{st.ids()})
+	}
 }
 
 // stageFinished gives back what the stage read, if nobody else reads it, and deploys who waited for it.
 func (s *Scheduler) stageFinished(st *stage) {
 	st.state = stageFinished
 	s.cfg.Strategy.progress = true
+	f := StageFinished{}
+	for _, v := range st.vertices {
+		f.Vertices = append(f.Vertices, v.Spec.ID)
+	}
+	s.emit(f)
 	for _, in := range st.inputs {
 		if !in.needed() && in.state == stageFinished && !in.gone {
 			in.gone = true

@@ -187,6 +187,8 @@ func (p *player) events(a []string) []Event {
 		return []Event{Stop{Drain: len(a) > 1}}
 	case "prepared-commits": // vertex
 		return []Event{CommitPrepared{p.s.Vertex(p.names[a[1]]).Tasks[0].ID}}
+	case "kept-commits": // vertex
+		return []Event{CommitsKept{p.names[a[1]]}}
 	case "stopped":
 		return []Event{StopDone{a[1] == "ok"}}
 	case "final":
@@ -244,6 +246,14 @@ func (p *player) show(e Effect) string {
 		return fmt.Sprintf("prepare #%d of %s", e.Attempt, strings.Join(names, " "))
 	case PrepareCommit:
 		return "prepare commits " + p.ids(e.IDs)
+	case KeepCommits:
+		return "keep commits of " + p.back[e.Vertex]
+	case StageFinished:
+		var names []string
+		for _, v := range e.Vertices {
+			names = append(names, p.back[v])
+		}
+		return "stage finished: " + strings.Join(names, " ")
 	case Commit:
 		return "commit " + p.ids(e.IDs)
 	case ReleasePartitions:

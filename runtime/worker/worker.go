@@ -132,7 +132,7 @@ func (w *worker) send(m *pb.WorkerUp) {
 func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 	switch m := m.GetMsg().(type) {
 	case *pb.WorkerDown_Deploy:
-		w.deploy(ctx, m.Deploy.GetTasks(), int(m.Deploy.GetOldestAttempt()))
+		w.deploy(ctx, m.Deploy.GetTasks(), int(m.Deploy.GetOldestAttempt()), executions(m.Deploy.GetKept()))
 	case *pb.WorkerDown_Cancel:
 		if m.Cancel.GetAll() {
 			w.each(func(t *task.Task) { t.Cancel() })
@@ -165,14 +165,17 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 			}
 		}
 	case *pb.WorkerDown_Release:
-		var ids []graph.ExecutionID
-		for _, id := range m.Release.GetExecutionIds() {
-			if e, err := graph.ParseExecutionID(id); err == nil {
-				ids = append(ids, e)
-			}
-		}
-		w.env.Network.Release(ids...)
+		w.env.Network.Release(executions(m.Release.GetExecutionIds())...)
 	}
+}
+
+func executions(texts []string) (ids []graph.ExecutionID) {
+	for _, id := range texts {
+		if e, err := graph.ParseExecutionID(id); err == nil {
+			ids = append(ids, e)
+		}
+	}
+	return ids
 }
 
 func (w *worker) completed(m *pb.CheckpointNotice) {
@@ -222,8 +225,8 @@ func (w *worker) operatorEvent(e *pb.OperatorEvent) {
 
 // deploy starts tasks. Tasks of attempts that are void are cancelled first, and waited for: they may hold the resources of the new ones
 // (a JobMaster that took over knows nothing of them). What these attempts left in the exchange goes with them. In STREAMING that is all
-// that is older; in BATCH finished stages and those that go on have older attempts.
-func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int) {
+// that is older; in BATCH finished stages and those that go on have older attempts, and the partitions kept are of an earlier JobMaster.
+func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int, kept []graph.ExecutionID) {
 	if w.program.Graph.Mode != graph.Batch {
 		for _, d := range ds {
 			oldest = max(oldest, int(d.GetAttempt()))
@@ -240,7 +243,7 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int
 		for _, o := range old {
 			<-o.Done()
 		}
-		w.env.Network.ReleaseBefore(oldest) // what finished and was not read to its end; nobody will
+		w.env.Network.ReleaseBefore(oldest, kept...) // what finished and was not read to its end; nobody will
 	})
 	for _, d := range ds {
 		t, err := w.make(ctx, d)

@@ -2039,11 +2039,13 @@ func (*WorkerDown_Finish) isWorkerDown_Msg() {}
 
 func (*WorkerDown_Release) isWorkerDown_Msg() {}
 
-// Deploy starts tasks. Tasks and partitions of attempts before oldest_attempt are void: they are cancelled, and dropped, first.
+// Deploy starts tasks. Tasks and partitions of attempts before oldest_attempt are void: they are cancelled, and dropped, first; but not the
+// partitions of kept.
 type Deploy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*TaskDeployment      `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	OldestAttempt int32                  `protobuf:"varint,2,opt,name=oldest_attempt,json=oldestAttempt,proto3" json:"oldest_attempt,omitempty"`
+	Kept          []string               `protobuf:"bytes,3,rep,name=kept,proto3" json:"kept,omitempty"` // execution ids
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2090,6 +2092,13 @@ func (x *Deploy) GetOldestAttempt() int32 {
 		return x.OldestAttempt
 	}
 	return 0
+}
+
+func (x *Deploy) GetKept() []string {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
 }
 
 // ReleasePartitions drops blocking partitions that are no longer needed.
@@ -3746,10 +3755,11 @@ const file_runtime_proto_rawDesc = "" +
 	"\x0eoperator_event\x18\x06 \x01(\v2!.thalweg.runtime.v1.OperatorEventH\x00R\roperatorEvent\x129\n" +
 	"\x06finish\x18\a \x01(\v2\x1f.thalweg.runtime.v1.FinishTasksH\x00R\x06finish\x12A\n" +
 	"\arelease\x18\b \x01(\v2%.thalweg.runtime.v1.ReleasePartitionsH\x00R\areleaseB\x05\n" +
-	"\x03msg\"i\n" +
+	"\x03msg\"}\n" +
 	"\x06Deploy\x128\n" +
 	"\x05tasks\x18\x01 \x03(\v2\".thalweg.runtime.v1.TaskDeploymentR\x05tasks\x12%\n" +
-	"\x0eoldest_attempt\x18\x02 \x01(\x05R\roldestAttempt\"8\n" +
+	"\x0eoldest_attempt\x18\x02 \x01(\x05R\roldestAttempt\x12\x12\n" +
+	"\x04kept\x18\x03 \x03(\tR\x04kept\"8\n" +
 	"\x11ReleasePartitions\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\xfa\x03\n" +
 	"\x0eTaskDeployment\x12!\n" +

@@ -24,6 +24,7 @@ func Sink[T any](format serde.Format[T], opts ...SinkOption) connector.Committin
 	if format == nil {
 		s.cfg.errs = append(s.cfg.errs, errors.New("file: the sink has no format"))
 	}
+	s.cfg.errs = append(s.cfg.errs, invalid(format))
 	if s.cfg.bucket != nil {
 		fn, ok := s.cfg.bucket.(func(T) string)
 		if !ok {
@@ -66,6 +67,7 @@ func (s *sink[T]) Preflight(ctx context.Context, env connector.PreflightContext)
 	if err := w.Abort(); err != nil {
 		return fmt.Errorf("file: sink directory %s: %w", s.cfg.dir, err)
 	}
+	_ = f.Remove(ctx, dir+"/"+hidden, false) // unless it is in use: the sink may have ended before an attempt that looks again
 	return nil
 }
 

@@ -126,4 +126,7 @@ func TestDirectoryIsTriedBeforehand(t *testing.T) {
 	if err := file.Sink(serde.String(), file.Directory(dir+"/new")).(connector.Preflight).Preflight(t.Context(), env); err != nil {
 		t.Error(err)
 	}
+	if left, err := os.ReadDir(dir + "/new"); err != nil || len(left) > 0 { // a finished sink's folder is looked at again by the next attempt
+		t.Errorf("left %v, %v", left, err)
+	}
 }

@@ -22,7 +22,18 @@ func Source[T any](format serde.Format[T], opts ...SourceOption) connector.Sourc
 	if format == nil {
 		s.cfg.errs = append(s.cfg.errs, errors.New("file: the source has no format"))
 	}
+	s.cfg.errs = append(s.cfg.errs, invalid(format))
 	return s
+}
+
+// invalid is why a format cannot be used, nil when it can.
+func invalid(format any) error {
+	if v, ok := format.(connector.Validator); ok {
+		if err := v.Validate(); err != nil {
+			return fmt.Errorf("file: format: %w", err)
+		}
+	}
+	return nil
 }
 
 type source[T any] struct {

@@ -142,6 +142,17 @@ type Output struct {
 	Tag         string      `json:"tag,omitempty"` // of the side output that it carries; "" for the main one
 	Partitioner Partitioner `json:"partitioner"`
 	Exchange    Exchange    `json:"exchange,omitempty"`
+	// Same is, when it is not 0, one more than the index of the output before whose partitions this one reads: those of a blocking
+	// exchange can be read by several consumers.
+	Same int `json:"same,omitempty"`
+}
+
+// Partition is the index of the output whose partitions output i reads: i itself, or the one that it is the same as.
+func (v *Vertex) Partition(i int) int {
+	if s := v.Outputs[i].Same; s > 0 {
+		return s - 1
+	}
+	return i
 }
 
 // Stages groups the vertices, by index, that run together: those that are connected by pipelined edges. A stage runs when what its

@@ -234,6 +234,9 @@ func (t *translation) chainable(n *Node) bool {
 		return false
 	}
 	e := n.In[0]
+	if t.o.Mode == Batch && e.From.Kind == "cache" { // its records go to disk before anybody gets them
+		return false
+	}
 	return e.Partitioner == Forward && e.From.Chaining != ChainNever && e.From.SlotSharingGroup == n.SlotSharingGroup &&
 		(t.o.ChainAcross || e.From.MaxParallelism == n.MaxParallelism)
 }
@@ -300,16 +303,33 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		for _, e := range n.In {
 			from := &jg.Vertices[index[t.head[e.From]]]
 			out := len(from.Outputs)
-			from.Outputs = append(from.Outputs, Output{To: id, From: t.ids[e.From], Tag: e.Tag, Partitioner: e.Partitioner, Exchange: exchange})
+			o := Output{To: id, From: t.ids[e.From], Tag: e.Tag, Partitioner: e.Partitioner, Exchange: exchange}
+			if exchange == Blocking && e.Keyer == nil {
+				o.Same = jg.same(from, o, n.Parallelism)
+			}
+			from.Outputs = append(from.Outputs, o)
 			v.Inputs = append(v.Inputs, Input{From: from.ID, FromOutput: out, Input: e.Input, Partitioner: e.Partitioner, Exchange: exchange})
 			fc := t.chain[e.From]
-			fc.Outputs = append(fc.Outputs, NetworkOut{Index: out, Tag: e.Tag, Partitioner: e.Partitioner, Keyer: e.Keyer})
+			if o.Same == 0 {
+				fc.Outputs = append(fc.Outputs, NetworkOut{Index: out, Tag: e.Tag, Partitioner: e.Partitioner, Keyer: e.Keyer})
+			}
 		}
 		jg.Vertices = append(jg.Vertices, v)
 	}
 	var err error
 	jg.Fingerprint, err = fingerprint(jg)
 	return p, err
+}
+
+// same finds an output of v that deals the same records out in the same way to as many consumers as o; it returns what Output.Same is then.
+// Source: Flink's StreamingJobGraphGenerator, which lets consumers with equal partitioners share a result.
+func (g *JobGraph) same(v *Vertex, o Output, consumers int) int {
+	for i, other := range v.Outputs {
+		if to := g.Vertex(other.To); to != nil && other.Same == 0 && other.From == o.From && other.Tag == o.Tag && other.Partitioner == o.Partitioner && to.Parallelism == consumers {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // fingerprint is the SHA-256 of everything of g but its configuration and the call sites.

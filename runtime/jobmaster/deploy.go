@@ -109,7 +109,7 @@ func (j *JobMaster) deployment(t scheduler.Placement, p *preparation) (*pb.TaskD
 			if w := j.workers[producer.Slot.TaskManager]; w != nil && w.hello != nil {
 				address = w.hello.GetDataAddress()
 			}
-			gate.Channels = append(gate.Channels, &pb.ChannelSource{Producer: producer.ID.String(), Output: int32(in.FromOutput), Subpartition: int32(sub), Address: address})
+			gate.Channels = append(gate.Channels, &pb.ChannelSource{Producer: producer.ID.String(), Output: int32(j.vertex[in.From].Partition(in.FromOutput)), Subpartition: int32(sub), Address: address})
 		}
 		d.Inputs = append(d.Inputs, gate)
 	}

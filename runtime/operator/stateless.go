@@ -15,6 +15,20 @@ func newPass[R any](ctx *Context, out any) (pass[R], error) {
 	return pass[R]{ctx: ctx, out: r}, err
 }
 
+// Pass hands each record on.
+func Pass[T any]() Factory {
+	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+		p, err := newPass[T](ctx, out)
+		return &passOp[T]{p}, err
+	})
+}
+
+type passOp[T any] struct{ pass[T] }
+
+func (o *passOp[T]) Input(int) any { return Receiver[T](o) }
+
+func (o *passOp[T]) Process(v T, m Meta) error { return o.out.Process(v, m) }
+
 // Map applies fn to each record.
 func Map[T, R any](fn func(T) R) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {

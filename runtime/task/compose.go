@@ -25,11 +25,16 @@ func (t *Task) compose() error {
 		return fmt.Errorf("task: deployment of %s has %d inputs and %d outputs, the graph %d and %d", t.d.Vertex.Name,
 			len(t.d.Inputs), len(t.d.Subpartitions), len(t.d.Vertex.Inputs), len(t.d.Vertex.Outputs))
 	}
+	partition := make([]*network.Partition, len(t.d.Subpartitions))
 	for i, n := range t.d.Subpartitions {
+		if t.d.Vertex.Partition(i) != i {
+			continue // its consumers read those of another
+		}
 		p, err := t.newPartition(i, n)
 		if err != nil {
 			return fmt.Errorf("task: output %d of %s: %w", i, t.d.Vertex.Name, err)
 		}
+		partition[i] = p
 		t.parts = append(t.parts, p)
 	}
 	t.together()
@@ -40,7 +45,7 @@ func (t *Task) compose() error {
 		restored[o.ID] = o.State
 	}
 	t.mute = slices.ContainsFunc(t.d.Head.Node.In, t.sorts)
-	if err := t.chain(t.d.Head, restored); err != nil {
+	if err := t.chain(t.d.Head, restored, partition); err != nil {
 		return err
 	}
 	if t.d.CommitOnly {
@@ -78,11 +83,11 @@ func (t *Task) together() {
 	}
 }
 
-// chain composes a node after everything downstream of it.
-func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask) error {
+// chain composes a node after everything downstream of it. partition holds the task's partitions by output.
+func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask, partition []*network.Partition) error {
 	outs := map[string][]any{} // by tag
 	for _, next := range c.Chained {
-		if err := t.chain(next, restored); err != nil {
+		if err := t.chain(next, restored, partition); err != nil {
 			return err
 		}
 		outs[next.Tag] = append(outs[next.Tag], t.ops[next.Index].Input(next.Node.In[0].Input))
@@ -93,7 +98,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		if typ == nil {
 			return fmt.Errorf("task: output %q of %s has no record type", o.Tag, c.Node.Name)
 		}
-		w, err := typ.Writer(t.parts[o.Index], t.d.Subpartitions[o.Index], t.d.Subtask, t.consumerMax(o.Index), o.Partitioner, o.Keyer,
+		w, err := typ.Writer(partition[o.Index], t.d.Subpartitions[o.Index], t.d.Subtask, t.consumerMax(o.Index), o.Partitioner, o.Keyer,
 			config.BufferTimeout.Value(t.env.Config) == 0 && !t.d.Batch)
 		if err != nil {
 			return fmt.Errorf("task: output of %s: %w", c.Node.Name, err)

@@ -23,6 +23,7 @@ var (
 	cluster *rig.Cluster
 	bin     string // folder of the binaries, absolute
 	totals  string // testdata/programs/totals, built
+	batch   string // testdata/programs/batch, built
 	plain   string // testdata/programs/plain, built
 	foreign string // the same for linux/arm64
 )
@@ -52,8 +53,9 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(tmp) //nolint:errcheck // a temporary folder
-	totals, plain, foreign = filepath.Join(tmp, "totals"), filepath.Join(tmp, "plain"), filepath.Join(tmp, "foreign")
-	for _, b := range []struct{ out, pkg, arch string }{{totals, "totals", "amd64"}, {plain, "plain", "amd64"}, {foreign, "plain", "arm64"}} {
+	totals, batch = filepath.Join(tmp, "totals"), filepath.Join(tmp, "batch")
+	plain, foreign = filepath.Join(tmp, "plain"), filepath.Join(tmp, "foreign")
+	for _, b := range []struct{ out, pkg, arch string }{{totals, "totals", "amd64"}, {batch, "batch", "amd64"}, {plain, "plain", "amd64"}, {foreign, "plain", "arm64"}} {
 		if err := build(ctx, b.out, "./testdata/programs/"+b.pkg, b.arch); err != nil {
 			return 1, err
 		}

@@ -11,7 +11,8 @@
 //
 // What runs are the job's own operators, state backends, exchanges (each record is encoded and decoded) and checkpoints; only the threads,
 // the clock and the event loop are the test's. Everything happens in the calls of the test and is done when they return, so results are the same
-// each time. Processing time stands still until Advance moves it.
+// each time. Processing time stands still until Advance moves it. The mode is STREAMING, also of a program that sets BATCH: what such a program
+// emits at the end is the same.
 //
 // State that is kept in fields of a function, and not in the handles of its context, is lost when a job restarts. So harnesses and jobs
 // restart all by themselves, from a snapshot, after the 1st, 3rd, 7th, 15th, ... push; jobs of Start then also change their

@@ -94,6 +94,7 @@ func newJob(t testing.TB, build func(*stream.Environment) error, s settings) *Jo
 func (j *Job) plan() error {
 	conf := j.conf.Clone()
 	config.Parallelism.Set(conf, j.parallelism)
+	config.RuntimeMode.Set(conf, string(stream.Streaming)) // wins over a program that sets BATCH: records move on as they are pushed
 	p, err := bridge.Program("test", j.build, conf, j.set.args)
 	if err != nil {
 		return err

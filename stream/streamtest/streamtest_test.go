@@ -309,6 +309,26 @@ func TestAWholeProgram(t *testing.T) {
 	out.ExpectInAnyOrder(event{"b", 2}, event{"a", 3})
 }
 
+// A program for BATCH runs as it would in STREAMING: its stages need not wait for each other.
+func TestAProgramForBatch(t *testing.T) {
+	var numbers streamtest.Input[int]
+	var more, less streamtest.Output[int]
+	j := streamtest.Start(t, func(env *stream.Environment) error {
+		env.SetRuntimeMode(stream.Batch)
+		s := env.FromCollection(0).UID("numbers").Map(func(n int) int { return 10 * n }).Cache()
+		s.Map(func(n int) int { return n + 1 }).DisableChaining().SinkTo(more.Sink())
+		s.Map(func(n int) int { return n - 1 }).DisableChaining().SinkTo(less.Sink())
+		return nil
+	}, streamtest.Source("numbers", &numbers))
+	numbers.Push(1)
+	more.Expect(11)
+	less.Expect(9)
+	numbers.Push(2)
+	j.End()
+	more.Expect(21)
+	less.Expect(19)
+}
+
 func TestInputsInPlaceOfSources(t *testing.T) {
 	build := func(env *stream.Environment) error {
 		env.FromSource(endless[event]{}, stream.BoundedOutOfOrderness(10*time.Second, func(e event) time.Time { return streamtest.At(time.Duration(e.N) * time.Second) }), "events").

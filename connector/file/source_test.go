@@ -205,6 +205,74 @@ func TestFilesThatChangeAreRefused(t *testing.T) {
 	}
 }
 
+// A file that changes while it is read, behind what was read ahead: the job fails at once, and never ends as if it had read all of it. Nor is a last line
+// taken that was half there when the file was listed.
+func TestFilesThatChangeWhileTheyAreReadAreRefused(t *testing.T) {
+	const line = "0123456789abcdef0123456789abcde\n"
+	const whole = 6 << 20
+	text := strings.Repeat(line, whole/len(line)) + "half"
+	var packed bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&packed, gzip.NoCompression)
+	if _, err := z.Write([]byte(text)); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Minute)
+	changes := map[string]func(path string) error{
+		"truncated":                  func(p string) error { return os.Truncate(p, 3<<20) },
+		"truncated to what was read": func(p string) error { return os.Truncate(p, int64(len(line))) },
+		"appended to": func(p string) error {
+			f, err := os.OpenFile(p, os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteString(" and more\n")
+				err = errors.Join(err, f.Close())
+			}
+			return err
+		},
+		"rewritten": func(p string) error {
+			return errors.Join(os.WriteFile(p, bytes.Repeat([]byte("x"), len(text)), 0o644), os.Chtimes(p, later, later))
+		},
+		"replaced": func(p string) error {
+			return errors.Join(os.WriteFile(p+".new", []byte(text), 0o644), os.Chtimes(p+".new", later, later), os.Rename(p+".new", p))
+		},
+	}
+	for name, change := range changes {
+		for _, split := range []int64{whole * 2, whole / 2} { // one range, and one that ends before the file
+			for _, base := range []string{"f", "f.gz"} {
+				t.Run(fmt.Sprint(name, split, base), func(t *testing.T) {
+					dir := t.TempDir()
+					content := text
+					if base == "f.gz" {
+						content = packed.String()
+					}
+					write(t, dir, base, content)
+					r := connectortest.StartSource(t, lines(file.Paths(dir), file.SplitSize(split)), 1, nil)
+					r.MaxPoll = 1
+					r.Until("the first line", func() bool { return len(r.Records) > 0 })
+					if err := change(filepath.Join(dir, base)); err != nil {
+						t.Fatal(err)
+					}
+					r.MaxPoll = 10_000
+					if r.Within(time.Minute, r.Ended) {
+						t.Fatalf("it ends after %d lines, as if nothing had happened", len(r.Records))
+					}
+					err := r.UntilFailed()
+					var fatal interface{ Fatal() bool }
+					if !strings.Contains(err.Error(), "was changed after it was listed") || !errors.As(err, &fatal) || !fatal.Fatal() {
+						t.Error(err)
+					}
+					all := whole/len(line) + 1
+					if split < whole && base == "f" {
+						all = int(split) / len(line)
+					}
+					if n := len(r.Records); n >= all {
+						t.Errorf("%d lines were read: all of the range", n)
+					}
+				})
+			}
+		}
+	}
+}
+
 func TestMistakesAreToldTogether(t *testing.T) {
 	v := lines(file.Paths("in", "/x"), file.Match("["), file.SplitSize(0), file.Monitor(-1), file.MaxLine(0)).(connector.Validator)
 	err := fmt.Sprint(v.Validate())

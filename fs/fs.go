@@ -17,7 +17,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 )
@@ -83,14 +85,48 @@ func (r *Registry) Register(scheme string, o Opener) {
 // ErrScheme is returned by Resolve for a scheme without an opener.
 var ErrScheme = errors.New("no file system for this scheme")
 
-// Resolve opens the file system of uri and returns it with the path inside of it. A plain absolute path is file://.
-func (r *Registry) Resolve(ctx context.Context, uri string) (FileSystem, string, error) {
+// Parse takes a path or URI of a file apart. A plain absolute path is file://. What follows scheme and authority is the path, letter for letter, in its shortest
+// form: '%', '#', '?' and blanks stand for themselves and nothing is decoded, so that FileSystem.URI() + Info.Path names the file again, whatever its name.
+// Without a path it is "". What has no scheme either comes back with Scheme "".
+//
+// Errors: iofs.ErrInvalid for an authority that is none, and for a URI with a relative path.
+//
+// Source: Hadoop's Path(String), Hadoop 3.4 ("query and fragment are not supported").
+func Parse(uri string) (*url.URL, error) {
 	if strings.HasPrefix(uri, "/") {
-		uri = "file://" + uri
+		return &url.URL{Scheme: "file", Path: path.Clean(uri)}, nil
 	}
-	u, err := url.Parse(uri)
+	scheme, rest, ok := strings.Cut(uri, ":")
+	if !ok || strings.Contains(scheme, "/") {
+		return &url.URL{Path: uri}, nil
+	}
+	authority := ""
+	if a, ok := strings.CutPrefix(rest, "//"); ok {
+		authority, rest = a, ""
+		if i := strings.IndexByte(a, '/'); i >= 0 {
+			authority, rest = a[:i], a[i:]
+		}
+	} else if !strings.HasPrefix(rest, "/") {
+		return nil, fmt.Errorf("fs: %q has no absolute path: write %s:///path: %w", uri, scheme, iofs.ErrInvalid)
+	}
+	u, err := url.Parse(scheme + "://" + authority)
+	if err == nil && (u.Path != "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(authority, "#")) {
+		err = fmt.Errorf("%q is no host", authority)
+	}
 	if err != nil {
-		return nil, "", fmt.Errorf("fs: parse %q: %w", uri, err)
+		return nil, fmt.Errorf("fs: %q is no URI such as hdfs://host:8020/path: %w: %w", uri, iofs.ErrInvalid, err)
+	}
+	if rest != "" {
+		u.Path = path.Clean(rest)
+	}
+	return u, nil
+}
+
+// Resolve opens the file system of uri and returns it with the path inside of it, as Parse finds them.
+func (r *Registry) Resolve(ctx context.Context, uri string) (FileSystem, string, error) {
+	u, err := Parse(uri)
+	if err != nil {
+		return nil, "", err
 	}
 	open, ok := r.openers[u.Scheme]
 	if !ok {

@@ -2,11 +2,12 @@ package staging
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/thalweg/thalweg/fs"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 )
 
@@ -29,8 +30,8 @@ func (a Artifact) Resource() (*yarnpb.LocalResourceProto, error) {
 }
 
 func yarnURL(uri string) (*yarnpb.URLProto, error) {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme == "" || u.Path == "" {
+	u, err := fs.Parse(uri)
+	if err != nil || u.Scheme == "" || u.Path == "" || strings.HasPrefix(uri, "/") {
 		return nil, fmt.Errorf("staging: %q is not the URI of a file", uri)
 	}
 	out := &yarnpb.URLProto{Scheme: proto.String(u.Scheme), File: proto.String(u.Path)}

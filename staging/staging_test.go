@@ -336,8 +336,8 @@ func TestRemoveApplicationIsNotTheRoot(t *testing.T) {
 }
 
 func TestURL(t *testing.T) {
-	u, err := yarnURL("hdfs://nn:8020/a/b c")
-	if err != nil || u.GetScheme() != "hdfs" || u.GetHost() != "nn" || u.GetPort() != 8020 || u.GetFile() != "/a/b c" {
+	u, err := yarnURL("hdfs://nn:8020/a/b c%20#1?")
+	if err != nil || u.GetScheme() != "hdfs" || u.GetHost() != "nn" || u.GetPort() != 8020 || u.GetFile() != "/a/b c%20#1?" {
 		t.Errorf("%v, %v", u, err)
 	}
 	if u, err = yarnURL("hdfs://nameservice/x"); err != nil || u.GetPort() != -1 || u.GetHost() != "nameservice" {

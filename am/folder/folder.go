@@ -46,14 +46,14 @@ func Of(key, value string, hadoop *conf.Configuration) (string, error) {
 	if strings.HasPrefix(value, "/") {
 		return base + value, nil
 	}
-	u, err := url.Parse(value)
+	u, err := fs.Parse(value)
 	switch {
 	case err != nil || u.Scheme == "" || !strings.HasPrefix(u.Path, "/"):
 		return "", refuse(key, nil, "%s = %q is no folder: give an absolute path (of %s) or a URI such as %s/path", key, value, base, base)
 	case u.Scheme == "file" && d.Scheme != "file":
 		return "", refuse(key, nil, "%s = %s is on the local disk of each node, which the other containers do not see: give a folder that all share, such as %s%s", key, value, base, u.Path)
 	case u.Host == "" && u.Scheme == d.Scheme:
-		return base + u.EscapedPath(), nil
+		return base + u.Path, nil
 	}
 	return value, nil
 }

@@ -19,7 +19,7 @@ func TestTarget(t *testing.T) {
 	reg.Register("hdfs", func(context.Context, *url.URL) (fs.FileSystem, error) { return mem.New("nn"), nil })
 	h := conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020"})
 	for in, want := range map[string]string{
-		"/sp": "hdfs://nn:8020/sp", "hdfs:///sp": "hdfs://nn:8020/sp", "hdfs://other/sp": "hdfs://other/sp", "file:///sp": "", "ftp://h/sp": "", "sp": "",
+		"/sp": "hdfs://nn:8020/sp", "hdfs:///sp": "hdfs://nn:8020/sp", "/a#b%20 c": "hdfs://nn:8020/a#b%20 c", "hdfs:///a#b%20 c": "hdfs://nn:8020/a#b%20 c", "hdfs:/sp?x": "hdfs://nn:8020/sp?x", "hdfs:sp": "", "hdfs://other/sp": "hdfs://other/sp", "file:///sp": "", "ftp://h/sp": "", "sp": "",
 	} {
 		got, err := folder.Target(t.Context(), "target-directory", in, h, reg)
 		var e *folder.Error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/thalweg/thalweg/am/folder"
 	"github.com/thalweg/thalweg/config"
@@ -83,7 +82,7 @@ func Root(c config.Configuration, hadoop *conf.Configuration, user string) (stri
 	if err != nil {
 		return "", err
 	}
-	if u, err := url.Parse(root); err != nil || u.Path == "/" {
+	if u, err := fs.Parse(root); err != nil || u.Path == "/" {
 		return "", refuse(config.YarnStaging.Key, nil, "%s = %q is no folder: give a URI such as hdfs://namenode:8020/user/%s/.thalweg", config.YarnStaging.Key, root, user)
 	}
 	return root, nil

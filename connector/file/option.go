@@ -3,10 +3,11 @@ package file
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/thalweg/thalweg/fs"
 )
 
 // SourceOption configures a source.
@@ -24,7 +25,7 @@ type sourceConfig struct {
 }
 
 // Paths adds files and folders: absolute paths, or URIs such as hdfs:///in. Folders are read with all that is below them, except for names
-// that begin with . or _. A file whose name ends in .gz is unpacked, and not split.
+// that begin with . or _. What follows a URI's host is the path letter for letter, as for Hadoop: '%', '#' and '?' stand for themselves. A file whose name ends in .gz is unpacked, and not split.
 func Paths(uris ...string) SourceOption {
 	return func(c *sourceConfig) {
 		for _, u := range uris {
@@ -37,15 +38,14 @@ func Paths(uris ...string) SourceOption {
 }
 
 func checkURI(u string) error {
-	if strings.HasPrefix(u, "/") {
-		return nil
-	}
-	p, err := url.Parse(u)
+	p, err := fs.Parse(u)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is not a path: %w", u, err)
+		return err
 	case p.Scheme == "":
 		return fmt.Errorf("%q is neither an absolute path nor a URI: a job's processes run in other folders", u)
+	case strings.Contains(u, "\x00"):
+		return fmt.Errorf("%q is not a path", u)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func Directory(uri string) SinkOption {
 		if err := checkURI(uri); err != nil {
 			c.errs = append(c.errs, fmt.Errorf("file.Directory: %w", err))
 		}
-		c.dir = strings.TrimRight(uri, "/")
+		c.dir = uri
 	}
 }
 

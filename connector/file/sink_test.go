@@ -36,7 +36,10 @@ func parts(t testing.TB, dir string) map[string][]string {
 
 func TestSinkConformance(t *testing.T) {
 	connectortest.TestSink(t, 20, func(t *testing.T) connectortest.SinkSuite[string] {
-		dir := t.TempDir()
+		dir := t.TempDir() + "/out#1//%20?"
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		return connectortest.SinkSuite[string]{
 			New: func() connector.Sink[string] {
 				return file.Sink(serde.String(), file.Directory(dir), file.RollSize(9), file.BucketBy(func(s string) string { return "b #%41?/" + s[len(s)-1:] }))

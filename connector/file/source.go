@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"net/url"
 
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/fs"
@@ -116,7 +115,7 @@ func (s *systems) resolve(ctx context.Context, uri string) (fs.FileSystem, strin
 }
 
 // uriOf is the URI of a path in f, whatever letters it has.
-func uriOf(f fs.FileSystem, p string) string { return f.URI() + (&url.URL{Path: p}).EscapedPath() }
+func uriOf(f fs.FileSystem, p string) string { return f.URI() + p }
 
 func (s *systems) close() error {
 	var errs []error

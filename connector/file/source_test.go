@@ -55,7 +55,9 @@ func TestSourceConformance(t *testing.T) {
 	write(t, dir, "_tmp/data.txt", "not read\n")
 	write(t, dir, ".hidden", "not read\n")
 	connectortest.TestSource(t, connectortest.SourceSuite[string]{
-		New:     func() connector.Source[string] { return lines(file.Paths(dir), file.SplitSize(300)) },
+		New: func() connector.Source[string] {
+			return lines(file.Paths(dir, dir+"/0 #%41?", "file://"+dir+"/1 #%41?", dir+"//2 #%41?/data.txt"), file.SplitSize(300))
+		},
 		Key:     func(s string) string { return s },
 		Want:    want,
 		Ordered: func(a, b string) bool { return a < b },
@@ -274,9 +276,9 @@ func TestFilesThatChangeWhileTheyAreReadAreRefused(t *testing.T) {
 }
 
 func TestMistakesAreToldTogether(t *testing.T) {
-	v := lines(file.Paths("in", "/x"), file.Match("["), file.SplitSize(0), file.Monitor(-1), file.MaxLine(0)).(connector.Validator)
+	v := lines(file.Paths("in", "/x", "hdfs://nn?x", "file:y"), file.Match("["), file.SplitSize(0), file.Monitor(-1), file.MaxLine(0)).(connector.Validator)
 	err := fmt.Sprint(v.Validate())
-	for _, want := range []string{`"in" is neither an absolute path nor a URI`, "file.Match", "file.SplitSize", "file.Monitor", "file.MaxLine"} {
+	for _, want := range []string{`"in" is neither an absolute path nor a URI`, `"hdfs://nn?x" is no URI`, `"file:y" has no absolute path`, "file.Match", "file.SplitSize", "file.Monitor", "file.MaxLine"} {
 		if !strings.Contains(err, want) {
 			t.Errorf("%q is not in %s", want, err)
 		}

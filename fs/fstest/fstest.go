@@ -534,7 +534,7 @@ func badPaths(s *suite) {
 }
 
 func oddNames(s *suite) {
-	names := []string{"a b", "a%20b", "a:b", "a+b", "100%", "ümlaut", "#x", "a=b&c"}
+	names := []string{"a b", "a%20b", "a:b", "a+b", "100%", "ümlaut", "#x", "a=b&c", "a?b#c", "%41%"}
 	for _, n := range names {
 		if n == "a:b" && s.fs.URI() != "file://" && s.fs.URI()[:4] == "hdfs" {
 			continue // HDFS refuses colons

@@ -58,6 +58,28 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// What follows the authority is the path, as for Hadoop's own tools: nothing is decoded.
+func TestNamesInURIs(t *testing.T) {
+	cfg := cluster(t)
+	var reg fs.Registry
+	hdfs.Register(&reg, cfg)
+	f, dir, err := reg.Resolve(t.Context(), "hdfs:///tmp/uri #%20?x=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()                        //nolint:errcheck // end of the test
+	defer f.Remove(t.Context(), dir, true) //nolint:errcheck // end of the test
+	for _, name := range []string{"a b", "a%20b", "a+b", "100%", "x#y?z", "\u00fc"} {
+		_, p, err := reg.Resolve(t.Context(), f.URI()+dir+"/"+name)
+		if err == nil {
+			err = fs.WriteFile(t.Context(), f, p, []byte(name), false) // two names for one file would be iofs.ErrExist
+		}
+		if b, rerr := fs.ReadFile(t.Context(), f, dir+"/"+name, 100); err != nil || rerr != nil || string(b) != name {
+			t.Errorf("%q: %q, %v, %v", name, b, err, rerr)
+		}
+	}
+}
+
 func TestErrorsNameTheCauseAndTheUser(t *testing.T) {
 	cfg := cluster(t)
 	cfg.User = "alice"

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -40,7 +39,7 @@ type checkpoints struct {
 
 // watchCheckpoints follows dir, the job's checkpoint directory as a URI.
 func watchCheckpoints(ctx context.Context, c *rig.Cluster, dir string) (*checkpoints, error) {
-	u, err := url.Parse(dir)
+	u, err := fs.Parse(dir)
 	if err != nil || u.Scheme != "hdfs" {
 		return nil, fmt.Errorf("faults: checkpoint directory %q is not on HDFS: %w", dir, err)
 	}

@@ -30,8 +30,10 @@ type Info struct {
 	Size    int64
 	ModTime time.Time
 	IsDir   bool
-	Mode    uint32 // permission bits as in Unix
-	Owner   string
+	// Irregular is neither file nor directory: a pipe or a device or, in List alone, a symbolic link, of which Stat describes what it leads to.
+	Irregular bool
+	Mode      uint32 // permission bits as in Unix
+	Owner     string
 }
 
 // Writer is an open file. Close makes the content durable and visible; Abort gives the file up and removes what was written.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"path"
+	"time"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/fs"
 )
 
 type committer struct {
@@ -62,14 +64,26 @@ func commit(ctx context.Context, sys *systems, c committable) (there bool, err e
 	return true, nil
 }
 
-// Close removes the folders of pending parts if they are empty.
+// Close tidies up, also when the job has failed or was cancelled.
 func (c *committer) Close() error {
-	f, root, err := c.sys.resolve(c.ctx.Context, c.cfg.dir)
-	if err == nil && c.ctx.Context.Err() == nil {
-		work := root + "/" + hidden
-		if f.Remove(c.ctx.Context, work+"/"+key(c.ctx), false) == nil {
-			_ = f.Remove(c.ctx.Context, work, false) // others may use it
-		}
+	ctx, cancel := tidyContext(c.ctx.Context)
+	defer cancel()
+	if f, root, err := c.sys.resolve(ctx, c.cfg.dir); err == nil {
+		tidy(ctx, f, root, key(c.ctx))
 	}
 	return c.sys.close()
+}
+
+// tidyContext is for what is left to do when the context of the attempt has ended.
+func tidyContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+}
+
+// tidy removes the folders of pending parts if they are empty. Whoever ends last in an attempt succeeds, be it a writer or the committer; others, whose
+// folder it takes away, make it again.
+func tidy(ctx context.Context, f fs.FileSystem, root, key string) {
+	work := root + "/" + hidden
+	if f.Remove(ctx, work+"/"+key, false) == nil {
+		_ = f.Remove(ctx, work, false) // others may use it
+	}
 }

@@ -99,14 +99,15 @@ func list(ctx context.Context, reg *fs.Registry, cfg *sourceConfig) (all []found
 		}
 		info, err := f.Stat(ctx, p)
 		if err == nil {
-			err = walk(ctx, f, info, true, func(i fs.Info) {
-				u := uriOf(f, i.Path)
-				if cfg.match != "" {
-					if ok, _ := path.Match(cfg.match, path.Base(i.Path)); !ok && i.Path != info.Path {
-						return
-					}
+			wanted := func(i fs.Info) bool {
+				if cfg.match == "" || i.Path == info.Path {
+					return true
 				}
-				if !seen[u] {
+				ok, _ := path.Match(cfg.match, path.Base(i.Path)) // the pattern was checked
+				return ok
+			}
+			err = walk(ctx, f, info, true, wanted, func(i fs.Info) {
+				if u := uriOf(f, i.Path); !seen[u] {
 					seen[u] = true
 					all = append(all, found{u, i.Size, i.ModTime})
 				}
@@ -120,12 +121,32 @@ func list(ctx context.Context, reg *fs.Registry, cfg *sourceConfig) (all []found
 	return all, nil
 }
 
-func walk(ctx context.Context, f fs.FileSystem, at fs.Info, root bool, file func(fs.Info)) error {
+// walk calls file for the wanted files at and below at. Links to files count as files, under their own names; links to folders below the root are refused: they may
+// lead in circles, or to files that are read already.
+func walk(ctx context.Context, f fs.FileSystem, at fs.Info, root bool, wanted func(fs.Info) bool, file func(fs.Info)) error {
 	if base := path.Base(at.Path); !root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
 		return nil
 	}
+	if at.Irregular {
+		to, err := f.Stat(ctx, at.Path)
+		switch {
+		case err == nil && to.IsDir:
+			return fmt.Errorf("%s is a link to a folder, which is not followed: add the folder to file.Paths and take the link away, or give it a name that begins with _", at.Path)
+		case !wanted(at):
+			return nil
+		case errors.Is(err, iofs.ErrNotExist):
+			return fmt.Errorf("%s is a link that leads nowhere: take it away or mend it: %w", at.Path, err)
+		case err != nil:
+			return err
+		case to.Irregular:
+			return fmt.Errorf("%s is neither a file nor a folder", at.Path)
+		}
+		at = to
+	}
 	if !at.IsDir {
-		file(at)
+		if wanted(at) {
+			file(at)
+		}
 		return nil
 	}
 	infos, err := f.List(ctx, at.Path)
@@ -136,7 +157,7 @@ func walk(ctx context.Context, f fs.FileSystem, at fs.Info, root bool, file func
 		return err
 	}
 	for _, i := range infos {
-		if err := walk(ctx, f, i, false, file); err != nil {
+		if err := walk(ctx, f, i, false, wanted, file); err != nil {
 			return err
 		}
 	}

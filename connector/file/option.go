@@ -150,7 +150,7 @@ func (c *sinkConfig) name(option, s string) string {
 // Header is the first line of each part, without its end.
 func Header(line string) SinkOption {
 	return func(c *sinkConfig) {
-		if strings.Contains(line, "\n") {
+		if strings.Contains(line, "\n") || strings.HasSuffix(line, "\r") {
 			c.errs = append(c.errs, errors.New("file.Header: it must be one line"))
 		}
 		c.header = line

@@ -15,7 +15,8 @@ import (
 
 // Sink writes each record, encoded by format, as a line of a part file: exactly once with checkpoints, since parts appear in the directory
 // when the checkpoint that covers them is complete (so nothing appears before the first one). Without checkpoints parts appear when they
-// are rolled and at the end, and a restart writes records again.
+// are rolled and at the end, and a restart writes records again. A record whose encoding holds '\n' or ends with '\r' is refused: Source would not read it back as
+// it was.
 func Sink[T any](format serde.Format[T], opts ...SinkOption) connector.CommittingSink[T] {
 	s := &sink[T]{format: format, cfg: &sinkConfig{prefix: "part", rollSize: 128 << 20, rollInterval: time.Minute}}
 	for _, o := range opts {

@@ -1,6 +1,8 @@
 package file_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +106,9 @@ func TestRecordsAndBucketsThatCannotBe(t *testing.T) {
 	if err := w.Write("a\nb", 0); err == nil || !strings.Contains(err.Error(), "end of a line") {
 		t.Errorf("a record of two lines: %v", err)
 	}
+	if err := w.Write("a\r", 0); err == nil || !strings.Contains(err.Error(), "carriage return") {
+		t.Errorf("a record that would lose its end: %v", err)
+	}
 	for _, bucket = range []string{"..", "a/../../b", "/abs", "a//b", "_thalweg", "a\x00"} {
 		if err := w.Write("x", 0); err == nil || !strings.Contains(err.Error(), "not a folder below") {
 			t.Errorf("bucket %q: %v", bucket, err)
@@ -131,5 +136,35 @@ func TestDirectoryIsTriedBeforehand(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir + "/new"); err != nil || len(left) > 0 { // a finished sink's folder is looked at again by the next attempt
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// A job that fails or is cancelled leaves no folder of pending parts that is empty, whoever ends last.
+func TestFailedJobsLeaveNoEmptyFolder(t *testing.T) {
+	for _, last := range []string{"writer", "committer"} {
+		dir := t.TempDir()
+		s := file.Sink(serde.String(), file.Directory(dir))
+		ctx, cancel := context.WithCancel(t.Context())
+		sc := connector.SinkContext{Context: ctx, Files: connectortest.Files(), Parallelism: 1, JobID: "j", OperatorID: "o", CheckpointingEnabled: true, Metrics: &connectortest.Metrics{}}
+		w, err := s.Writer(sc, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.Committer(sc)
+		if err == nil {
+			err = w.Write("x", 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if last == "writer" {
+			err = errors.Join(c.Close(), w.Close())
+		} else {
+			err = errors.Join(w.Close(), c.Close())
+		}
+		if left, rerr := os.ReadDir(dir); err != nil || rerr != nil || len(left) > 0 {
+			t.Errorf("%s last: %v, %v, left %v", last, err, rerr, left)
+		}
 	}
 }

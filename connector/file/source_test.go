@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -273,6 +274,53 @@ func TestFilesThatChangeWhileTheyAreReadAreRefused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Links to files are files of their own names; what cannot be read is told.
+func TestLinks(t *testing.T) {
+	other, dir := t.TempDir(), t.TempDir()
+	write(t, other, "far", "a\nb\n")
+	write(t, dir, "near", "c\n")
+	link := func(to, name string) {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(filepath.Join(other, "far"), "link.txt")
+	link(other, "_folder")
+	link("nowhere", ".dangling")
+	root := filepath.Join(other, "root")
+	if err := os.Symlink(dir, root); err != nil { // the path itself may be a link
+		t.Fatal(err)
+	}
+	r := connectortest.StartSource(t, lines(file.Paths(root)), 2, nil)
+	r.Until("the end", r.Ended)
+	if got := r.Values(); !same(got, []string{"a", "b", "c"}) {
+		t.Errorf("read %q", got)
+	}
+	fails := func(name, want string) {
+		t.Helper()
+		err := connectortest.StartSource(t, lines(file.Paths(dir)), 1, nil).UntilFailed()
+		if !strings.Contains(err.Error(), name+" "+want) {
+			t.Error(err)
+		}
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("nowhere", "lost")
+	r = connectortest.StartSource(t, lines(file.Paths(dir), file.Match("*.txt")), 1, nil)
+	r.Until("the end", r.Ended)
+	if got := r.Values(); !same(got, []string{"a", "b"}) {
+		t.Errorf("read %q", got)
+	}
+	fails("lost", "is a link that leads nowhere")
+	link(".", "circle")
+	fails("circle", "is a link to a folder, which is not followed")
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fails("pipe", "is neither a file nor a folder")
 }
 
 func TestMistakesAreToldTogether(t *testing.T) {

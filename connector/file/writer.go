@@ -151,6 +151,9 @@ func (w *writer[T]) Write(v T, ts int64) error {
 	if bytes.IndexByte(w.line, '\n') >= 0 {
 		return fmt.Errorf("file: a record encoded as %s holds the end of a line: it would be read back as several", w.s.format.Name())
 	}
+	if bytes.HasSuffix(w.line, []byte{'\r'}) {
+		return fmt.Errorf("file: a record encoded as %s ends with a carriage return: it would be read back without, as part of the line's end", w.s.format.Name())
+	}
 	p := w.open[b]
 	if p != nil && (p.size >= w.s.cfg.rollSize || time.Since(p.since) >= w.s.cfg.rollInterval) {
 		if err := w.roll(b, p); err != nil {
@@ -271,12 +274,15 @@ func (w *writer[T]) Committed(int64) {}
 
 func (w *writer[T]) Snapshot(int64) ([][]byte, error) { return nil, nil }
 
-// Close gives up the parts that no checkpoint has seen.
+// Close gives up the parts that no checkpoint has seen, and tidies up.
 func (w *writer[T]) Close() error {
 	var errs []error
 	for _, p := range w.open {
 		errs = append(errs, p.w.Abort())
 	}
 	w.open = nil
+	ctx, cancel := tidyContext(w.ctx.Context)
+	defer cancel()
+	tidy(ctx, w.files, w.root, key(w.ctx))
 	return errors.Join(append(errs, w.sys.close())...)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func describe(p string, info iofs.FileInfo) fs.Info {
-	out := fs.Info{Path: p, ModTime: info.ModTime(), IsDir: info.IsDir(), Mode: uint32(info.Mode().Perm())}
+	out := fs.Info{Path: p, ModTime: info.ModTime(), IsDir: info.IsDir(), Irregular: !info.IsDir() && !info.Mode().IsRegular(), Mode: uint32(info.Mode().Perm())}
 	if !out.IsDir {
 		out.Size = info.Size()
 	}

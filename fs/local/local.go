@@ -220,7 +220,7 @@ func (f *FileSystem) Stat(ctx context.Context, p string) (fs.Info, error) {
 	return describe(clean, info), nil
 }
 
-// List implements fs.FileSystem. It does not look into links: one that leads nowhere is shown as an empty file.
+// List implements fs.FileSystem. Links are shown themselves, as irregular.
 func (f *FileSystem) List(ctx context.Context, dir string) ([]fs.Info, error) {
 	clean, name, err := f.resolve(ctx, "list", dir)
 	if err != nil {

@@ -22,6 +22,8 @@ const (
 	monthLayout = "2006-01"
 	// usesPrefix and a month are the name of a folder in an application's, which says whose files it uses.
 	usesPrefix = "lib-"
+	// submittedDir is the folder in an application's that says that it may run, on a cluster that this one knows nothing of.
+	submittedDir = "submitted"
 	// uploadPrefix and a day are the name of a folder below lib for files that are being sent.
 	uploadPrefix = ".upload-"
 	dayLayout    = "2006-01-02"
@@ -174,6 +176,19 @@ func (s *Store) MakeApplication(ctx context.Context, id string) (string, error) 
 		return "", s.fail("write to", err)
 	}
 	return s.fs.URI() + p, nil
+}
+
+// MarkSubmitted notes in the application's folder that it is about to be submitted: from here on RemoveUnused leaves the folder alone.
+//
+// Errors: *Error.
+func (s *Store) MarkSubmitted(ctx context.Context) error {
+	s.mu.Lock()
+	p := path.Join(s.app, submittedDir)
+	s.mu.Unlock()
+	if err := s.fs.Mkdir(ctx, p, 0o700); err != nil {
+		return s.fail("write to", err)
+	}
+	return nil
 }
 
 // RemoveApplication removes the folder of an application with all in it. One that is missing is no error.

@@ -8,7 +8,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/thalweg/thalweg/fs"
 )
 
 // Sweep removes what no application can need any more below lib, and returns the paths: months before the last one that no application with
@@ -53,6 +56,33 @@ func (s *Store) Sweep(ctx context.Context) (removed []string, err error) {
 		removed = append(removed, p)
 	}
 	return removed, nil
+}
+
+// RemoveUnused removes the folder of an application if nothing is in it but the note of MakeApplication, and reports whether it did. That is what a
+// client leaves that is killed before MarkSubmitted. Whatever is put into it meanwhile stays.
+//
+// Errors: of the file system.
+func (s *Store) RemoveUnused(ctx context.Context, dir string) (bool, error) {
+	fail := func(err error) (bool, error) {
+		return false, fmt.Errorf("staging: remove %s%s: %w", s.fs.URI(), dir, err)
+	}
+	list, err := s.fs.List(ctx, dir)
+	if err != nil {
+		return fail(err)
+	}
+	if slices.ContainsFunc(list, func(i fs.Info) bool { return !i.IsDir || !strings.HasPrefix(path.Base(i.Path), usesPrefix) }) {
+		return false, nil
+	}
+	for _, p := range append(list, fs.Info{Path: dir}) {
+		err := s.fs.Remove(ctx, p.Path, false)
+		if errors.Is(err, syscall.ENOTEMPTY) {
+			return false, nil
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	return true, nil
 }
 
 // used lists the months of the applications that have a folder.

@@ -230,6 +230,9 @@ func (s *submission) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.store.MarkSubmitted(ctx); err != nil {
+		return err
+	}
 	s.submitted = true // from here on the ResourceManager may know it
 	return s.YARN.Submit(ctx, s.context(launch))
 }

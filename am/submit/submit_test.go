@@ -316,19 +316,27 @@ func TestSweep(t *testing.T) {
 	// A client that was killed before it submitted, and one that may be about to.
 	lost := fmt.Sprintf("/user/ann/.thalweg/application_%d_9999", res.ID.ClusterTimestamp)
 	going := fmt.Sprintf("/user/ann/.thalweg/application_%d_9998", res.ID.ClusterTimestamp)
-	for _, dir := range []string{foreign + "/ha", lost + "/lib-2026-11", going} {
+	anew := "/user/ann/.thalweg/application_5_0006" // killed as well, and the ResourceManager was started anew
+	for _, dir := range []string{anew + "/lib-2026-11", foreign + "/lib-2026-11", foreign + "/ha", lost + "/lib-2026-11", going} {
 		if err := r.fs.Mkdir(t.Context(), dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	old := aged{r.fs, map[string]time.Duration{foreign: 1000 * time.Hour, lost: 25 * time.Hour}}
+	if left := r.files(); !slices.Contains(left, "/user/ann/.thalweg/"+res.ID.String()+"/submitted") { // its high-availability data may be elsewhere
+		t.Errorf("nothing says that it was submitted: %v", left)
+	}
+	queued := "/user/ann/.thalweg/application_5_0007"
+	if err := r.fs.Mkdir(t.Context(), queued+"/submitted", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := aged{r.fs, map[string]time.Duration{foreign: 1000 * time.Hour, queued: 1000 * time.Hour, anew: 25 * time.Hour, lost: 25 * time.Hour}}
 	r.fs = old
 	if _, err := submit.Submit(t.Context(), r.req); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) { // a submission does not wait for its sweep: the next one may finish it
-		if left := r.files(); !slices.Contains(left, "/user/ann/.thalweg/"+res.ID.String()) && !slices.Contains(left, lost) {
+		if left := r.files(); !slices.Contains(left, "/user/ann/.thalweg/"+res.ID.String()) && !slices.Contains(left, lost) && !slices.Contains(left, anew) {
 			break
 		}
 		if _, err := submit.Submit(t.Context(), r.req); err != nil {
@@ -336,7 +344,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	left := r.files()
-	if slices.Contains(left, "/user/ann/.thalweg/"+res.ID.String()) || slices.Contains(left, lost) || !slices.Contains(left, foreign+"/ha") || !slices.Contains(left, going) {
+	if slices.Contains(left, "/user/ann/.thalweg/"+res.ID.String()) || slices.Contains(left, lost) || slices.Contains(left, anew) || !slices.Contains(left, foreign+"/lib-2026-11") || !slices.Contains(left, foreign+"/ha") || !slices.Contains(left, going) || !slices.Contains(left, queued) {
 		t.Errorf("files: %v", left)
 	}
 }

@@ -48,8 +48,9 @@ func Forget(ctx context.Context, files *fs.Registry, c config.Configuration, had
 
 // sweep removes the folders of applications that YARN says have ended, with their high-availability data: those that were killed from outside had
 // no time to do it. The same for applications that this ResourceManager gave an id a day ago and does not know: their client was killed before
-// it had submitted them, or they ended so long ago that they are forgotten. What else YARN does not know stays, since it may run on
-// another cluster that shares the file system. Checkpoints and savepoints are in other folders. Then it removes the files of past months that no
+// it had submitted them, or they ended so long ago that they are forgotten. What else YARN does not know may run on
+// another cluster that shares the file system: it goes after a day if nothing is in it, which is a client that was killed before its ResourceManager was
+// started anew, and stays if there is. Checkpoints and savepoints are in other folders. Then it removes the files of past months that no
 // application uses. Nothing that goes wrong here matters.
 func (s *submission) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
@@ -70,6 +71,11 @@ func (s *submission) sweep(ctx context.Context) {
 		}
 		rep, err := s.YARN.Report(ctx, id)
 		switch {
+		case errors.Is(err, yarn.ErrApplicationNotFound) && id.ClusterTimestamp != s.res.ID.ClusterTimestamp && time.Since(info.ModTime) > sweepUnknown:
+			if gone, err := s.store.RemoveUnused(ctx, info.Path); err == nil && gone {
+				s.Logger.Info().Stringer("app_id", id).Msg("folder of an application that was never submitted removed")
+			}
+			continue
 		case errors.Is(err, yarn.ErrApplicationNotFound) && id.ClusterTimestamp == s.res.ID.ClusterTimestamp && time.Since(info.ModTime) > sweepUnknown:
 		case err == nil && ended(rep.GetYarnApplicationState()):
 		default:

@@ -1,6 +1,7 @@
 package hdfs_test
 
 import (
+	"errors"
 	iofs "io/fs"
 	"os"
 	"testing"
@@ -67,12 +68,16 @@ func TestNamesInURIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()                        //nolint:errcheck // end of the test
-	defer f.Remove(t.Context(), dir, true) //nolint:errcheck // end of the test
+	defer f.Close() //nolint:errcheck // end of the test
+	defer func() {
+		if err := f.Remove(t.Context(), dir, true); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, name := range []string{"a b", "a%20b", "a+b", "100%", "x#y?z", "\u00fc"} {
-		_, p, err := reg.Resolve(t.Context(), f.URI()+dir+"/"+name)
+		g, p, err := reg.Resolve(t.Context(), f.URI()+dir+"/"+name)
 		if err == nil {
-			err = fs.WriteFile(t.Context(), f, p, []byte(name), false) // two names for one file would be iofs.ErrExist
+			err = errors.Join(fs.WriteFile(t.Context(), g, p, []byte(name), false), g.Close()) // two names for one file would be iofs.ErrExist
 		}
 		if b, rerr := fs.ReadFile(t.Context(), f, dir+"/"+name, 100); err != nil || rerr != nil || string(b) != name {
 			t.Errorf("%q: %q, %v, %v", name, b, err, rerr)

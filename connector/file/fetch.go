@@ -121,7 +121,7 @@ func fill(r io.Reader, buf []byte) (n int, end bool, err error) {
 	for n < len(buf) {
 		m, err := r.Read(buf[n:])
 		n += m
-		if err == io.EOF { //nolint:errorlint // see above
+		if err == io.EOF {
 			return n, true, nil
 		}
 		if err != nil {

@@ -32,6 +32,7 @@ func (s sum[T, N]) Create() N       { return 0 }
 func (s sum[T, N]) Add(acc *N, v T) { *acc += s.of(v) }
 func (s sum[T, N]) Result(acc N) N  { return acc }
 func (s sum[T, N]) Merge(a, b N) N  { return a + b }
+func (s sum[T, N]) missing() bool   { return s.of == nil }
 
 // Sum adds up a number of each record.
 func Sum[T any, N Number](of func(T) N) Aggregator[T, N, N] { return sum[T, N]{of} }
@@ -64,6 +65,7 @@ func (e extreme[T, N]) Add(acc *Extreme[N], v T) {
 	}
 }
 func (e extreme[T, N]) Result(acc Extreme[N]) N { return acc.Value }
+func (e extreme[T, N]) missing() bool           { return e.of == nil }
 func (e extreme[T, N]) Merge(a, b Extreme[N]) Extreme[N] {
 	if !a.Set || b.Set && cmp.Compare(b.Value, a.Value)*e.sign > 0 {
 		return b
@@ -101,6 +103,7 @@ func (a average[T, N]) Result(acc Mean) float64 {
 	return acc.Sum / float64(acc.N)
 }
 func (a average[T, N]) Merge(x, y Mean) Mean { return Mean{x.Sum + y.Sum, x.N + y.N} }
+func (a average[T, N]) missing() bool        { return a.of == nil }
 
 // Average is the mean of a number of each record, 0 of none.
 func Average[T any, N Number](of func(T) N) Aggregator[T, Mean, float64] { return average[T, N]{of} }
@@ -161,31 +164,38 @@ func rolling[K comparable, T any](s KeyedStream[K, T], name string, newFn func()
 
 // Sum emits, for each record, the first record of its key with the sum of a field of all so far: Sum(func(o *Order) *int64 { return &o.Cents }).
 func (s KeyedStream[K, T]) Sum[N Number](field func(*T) *N) SingleOutputStreamOperator[T] {
+	s.env.need(field != nil, "the field function")
 	return rolling(s, "Sum", summing(field))
 }
 
 // Min emits, for each record, the first record of its key with the least value of a field of all so far; MinBy emits the record that has it.
 func (s KeyedStream[K, T]) Min[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	s.env.need(field != nil, "the field function")
 	return rolling(s, "Min", extremes(field, -1))
 }
 
 // Max is Min with the greatest value.
 func (s KeyedStream[K, T]) Max[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	s.env.need(field != nil, "the field function")
 	return rolling(s, "Max", extremes(field, 1))
 }
 
 // MinBy emits, for each record, the record of its key with the least of so far, the first one of several.
 func (s KeyedStream[K, T]) MinBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	s.env.need(of != nil, "the value function")
 	return rolling(s, "MinBy", extremeRecord(of, -1))
 }
 
 // MaxBy is MinBy with the greatest.
 func (s KeyedStream[K, T]) MaxBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	s.env.need(of != nil, "the value function")
 	return rolling(s, "MaxBy", extremeRecord(of, 1))
 }
 
 // Aggregate folds the records of each key into an accumulator and emits fn of its result for each record.
 func (s KeyedStream[K, T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn func(key K, v V) R) SingleOutputStreamOperator[R] {
+	s.env.aggregator(agg)
+	s.env.need(fn != nil, "the result function")
 	return keyed[K, T, R](s, "aggregate", "Keyed Aggregate", "", operator.Rolling(s.sel, func() operator.RollingFunctions[K, T, A, R] {
 		f := aggregating[K, T, A, V, R](agg)
 		return operator.RollingFunctions[K, T, A, R]{Add: f.Add, Result: func(k K, acc *A) R { return fn(k, agg.Result(*acc)) }}

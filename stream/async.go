@@ -42,6 +42,9 @@ func RetryExponential[R any](maxAttempts int, initial, longest time.Duration, mu
 
 // Async makes an AsyncFunction of a function that holds nothing to open or close.
 func Async[T, R any](fn func(ctx context.Context, v T) ([]R, error)) func() AsyncFunction[T, R] {
+	if fn == nil {
+		return nil // OrderedWait and UnorderedWait tell
+	}
 	return func() AsyncFunction[T, R] { return asyncFunc[T, R]{fn: fn} }
 }
 
@@ -68,6 +71,7 @@ func asyncWait[T, R any](s DataStream[T], newFn func() AsyncFunction[T, R], opts
 	if ordered {
 		name = "OrderedWait"
 	}
+	s.env.constructor(newFn != nil && !isNil(newFn()))
 	if opts.Timeout <= 0 {
 		s.env.mistake("%s: Timeout is %v: it must be positive", name, opts.Timeout)
 	}

@@ -45,6 +45,10 @@ type BroadcastStream[B any] struct {
 func (s DataStream[T]) BroadcastState(states ...StateDescriptor) BroadcastStream[T] {
 	seen := map[string]bool{}
 	for _, d := range states {
+		if isNil(d) {
+			s.env.need(false, "a state")
+			continue
+		}
 		name, err := d.Check()
 		switch {
 		case err != nil:
@@ -58,8 +62,7 @@ func (s DataStream[T]) BroadcastState(states ...StateDescriptor) BroadcastStream
 }
 
 func (b BroadcastStream[B]) in(env *Environment) DataStream[B] {
-	if b.s.env != env {
-		env.mistake("ConnectBroadcast of streams of different environments")
+	if !env.with(b.s.env, "ConnectBroadcast") {
 		b.s.env = env
 	}
 	return b.s
@@ -79,6 +82,7 @@ func (s DataStream[T]) ConnectBroadcast[B any](b BroadcastStream[B]) BroadcastCo
 
 // Process runs a function over both streams; newFn makes one instance per subtask.
 func (c BroadcastConnectedStream[T, B]) Process[R any](newFn func() BroadcastProcessFunction[T, B, R]) SingleOutputStreamOperator[R] {
+	c.first.env.constructor(newFn != nil && !isNil(newFn()))
 	n := c.first.env.add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast", Stateful: true,
 		In: append(c.first.edges(0), c.b.s.edges(1)...), Impl: operator.BroadcastProcess(c.b.states, newFn)})
 	return output[R](c.first.env, n)
@@ -98,6 +102,7 @@ func (s KeyedStream[K, T]) ConnectBroadcast[B any](b BroadcastStream[B]) KeyedBr
 
 // Process runs a function with state and timers over both streams; newFn makes one instance per subtask.
 func (c KeyedBroadcastConnectedStream[K, T, B]) Process[R any](newFn func() KeyedBroadcastProcessFunction[K, T, B, R]) SingleOutputStreamOperator[R] {
+	c.first.env.constructor(newFn != nil && !isNil(newFn()))
 	n := c.first.env.add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast-Keyed", Stateful: true, Keyed: true, KeyType: c.first.keyType,
 		In: append(c.first.edges(0), c.b.s.edges(1)...), Impl: operator.KeyedBroadcastProcess(c.first.sel, c.b.states, newFn)})
 	return output[R](c.first.env, n)

@@ -20,9 +20,12 @@ type ConnectedStreams[A, B any] struct {
 
 // Connect lets one operator read this stream and another.
 func (s DataStream[T]) Connect[B any](other Stream[B]) ConnectedStreams[T, B] {
+	if isNil(other) {
+		s.env.need(false, "the other stream")
+		return ConnectedStreams[T, B]{s, DataStream[B]{env: s.env}}
+	}
 	o := other.dataStream()
-	if o.env != s.env {
-		s.env.mistake("Connect of streams of different environments")
+	if !s.env.with(o.env, "Connect") {
 		o.env = s.env
 	}
 	return ConnectedStreams[T, B]{s, o}
@@ -30,6 +33,8 @@ func (s DataStream[T]) Connect[B any](other Stream[B]) ConnectedStreams[T, B] {
 
 // Map applies one function to the records of the first stream and another to those of the second.
 func (c ConnectedStreams[A, B]) Map[R any](first func(A) R, second func(B) R) SingleOutputStreamOperator[R] {
+	c.first.env.need(first != nil, "the first function")
+	c.first.env.need(second != nil, "the second function")
 	return connected[A, B, R](c, "comap", "Co-Map", operator.CoProcess(func() CoProcessFunction[A, B, R] {
 		return coFunctions[A, B, R]{
 			first:  func(v A, out *Collector[R]) error { out.Collect(first(v)); return nil },
@@ -40,6 +45,8 @@ func (c ConnectedStreams[A, B]) Map[R any](first func(A) R, second func(B) R) Si
 
 // FlatMap applies one function to the records of the first stream and another to those of the second; both emit any number of results.
 func (c ConnectedStreams[A, B]) FlatMap[R any](first func(v A, out *Collector[R]) error, second func(v B, out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	c.first.env.need(first != nil, "the first function")
+	c.first.env.need(second != nil, "the second function")
 	return connected[A, B, R](c, "coflatmap", "Co-Flat Map", operator.CoProcess(func() CoProcessFunction[A, B, R] {
 		return coFunctions[A, B, R]{first: first, second: second}
 	}))
@@ -47,6 +54,7 @@ func (c ConnectedStreams[A, B]) FlatMap[R any](first func(v A, out *Collector[R]
 
 // Process runs a function over both streams; newFn makes one instance per subtask.
 func (c ConnectedStreams[A, B]) Process[R any](newFn func() CoProcessFunction[A, B, R]) SingleOutputStreamOperator[R] {
+	c.first.env.constructor(newFn != nil && !isNil(newFn()))
 	return connected[A, B, R](c, "coprocess", "Co-Process", operator.CoProcess(newFn))
 }
 
@@ -83,8 +91,7 @@ type ConnectedKeyedStreams[K comparable, A, B any] struct {
 
 // Connect lets one operator read this stream and another that is keyed by the same type.
 func (s KeyedStream[K, T]) Connect[B any](other KeyedStream[K, B]) ConnectedKeyedStreams[K, T, B] {
-	if other.env != s.env {
-		s.env.mistake("Connect of streams of different environments")
+	if !s.env.with(other.env, "Connect") {
 		other.env = s.env
 	}
 	return ConnectedKeyedStreams[K, T, B]{s, other}
@@ -92,6 +99,7 @@ func (s KeyedStream[K, T]) Connect[B any](other KeyedStream[K, B]) ConnectedKeye
 
 // Process runs a function with state and timers over both streams; newFn makes one instance per subtask.
 func (c ConnectedKeyedStreams[K, A, B]) Process[R any](newFn func() KeyedCoProcessFunction[K, A, B, R]) SingleOutputStreamOperator[R] {
+	c.first.env.constructor(newFn != nil && !isNil(newFn()))
 	return connectedKeyed[K, A, B, R](c, "coprocess", "KeyedCoProcess", operator.KeyedCoProcess(c.first.sel, c.second.sel, newFn))
 }
 

@@ -62,38 +62,45 @@ func next[T, R any](s DataStream[T], kind, name string, f operator.Factory) Sing
 
 // Map applies fn to each record.
 func (s DataStream[T]) Map[R any](fn func(T) R) SingleOutputStreamOperator[R] {
+	s.env.need(fn != nil, "the function")
 	return next[T, R](s, "map", "Map", operator.Map(fn))
 }
 
 // Update changes each record in place. For wide records (more than four fields, or 32 bytes) it is several times faster than Map, since
 // nothing is copied.
 func (s DataStream[T]) Update(fn func(*T)) SingleOutputStreamOperator[T] {
+	s.env.need(fn != nil, "the function")
 	return next[T, T](s, "update", "Update", operator.Update(fn))
 }
 
 // FilterRef is Filter for wide records: fn looks at the record in place and must not change it.
 func (s DataStream[T]) FilterRef(fn func(*T) bool) SingleOutputStreamOperator[T] {
+	s.env.need(fn != nil, "the function")
 	return next[T, T](s, "filter", "Filter", operator.FilterRef(fn))
 }
 
 // FilterMap makes a result of each record and keeps it when fn is true: the fastest way to pick some records and the fields that are needed
 // of them, since nothing is copied on the way. fn must not change v, and sets every field of the results that it keeps: r holds anything.
 func (s DataStream[T]) FilterMap[R any](fn func(v *T, r *R) bool) SingleOutputStreamOperator[R] {
+	s.env.need(fn != nil, "the function")
 	return next[T, R](s, "filtermap", "FilterMap", operator.FilterMap(fn))
 }
 
 // TryMap applies fn to each record; an error fails the task.
 func (s DataStream[T]) TryMap[R any](fn func(T) (R, error)) SingleOutputStreamOperator[R] {
+	s.env.need(fn != nil, "the function")
 	return next[T, R](s, "map", "Map", operator.TryMap(fn))
 }
 
 // Filter keeps the records for which fn is true.
 func (s DataStream[T]) Filter(fn func(T) bool) SingleOutputStreamOperator[T] {
+	s.env.need(fn != nil, "the function")
 	return next[T, T](s, "filter", "Filter", operator.Filter(fn))
 }
 
 // FlatMap applies fn, which emits any number of results; an error fails the task.
 func (s DataStream[T]) FlatMap[R any](fn func(v T, out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	s.env.need(fn != nil, "the function")
 	return next[T, R](s, "flatmap", "Flat Map", operator.FlatMap(fn))
 }
 
@@ -101,9 +108,12 @@ func (s DataStream[T]) FlatMap[R any](fn func(v T, out *Collector[R]) error) Sin
 func (s DataStream[T]) Union(others ...Stream[T]) DataStream[T] {
 	out := DataStream[T]{env: s.env, ins: append([]upstream(nil), s.ins...)}
 	for _, o := range others {
+		if isNil(o) {
+			s.env.need(false, "a stream")
+			continue
+		}
 		d := o.dataStream()
-		if d.env != s.env {
-			s.env.mistake("union of streams of different environments")
+		if !s.env.with(d.env, "union") {
 			continue
 		}
 		out.ins = append(out.ins, d.ins...)
@@ -113,6 +123,7 @@ func (s DataStream[T]) Union(others ...Stream[T]) DataStream[T] {
 
 // Process runs a function with side outputs and operator state; newFn makes one instance per subtask.
 func (s DataStream[T]) Process[R any](newFn func() ProcessFunction[T, R]) SingleOutputStreamOperator[R] {
+	s.env.constructor(newFn != nil && !isNil(newFn()))
 	out := next[T, R](s, "process", "Process", operator.Process(newFn))
 	out.node.Stateful = true // it may be
 	return out
@@ -139,6 +150,8 @@ func (s DataStream[T]) Global() DataStream[T] { return s.with(graph.Global) }
 
 // PartitionCustom sends each record to the subtask, 0 to n-1, that partition returns for its key and the number n of subtasks.
 func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, key func(T) K) DataStream[T] {
+	s.env.need(partition != nil, "the partition function")
+	s.env.need(key != nil, "the key function")
 	out := s.with(graph.Custom)
 	for i := range out.ins {
 		out.ins[i].keyer = operator.CustomPartitioner[T](func(v T, n int) int { return partition(key(v), n) })
@@ -149,6 +162,7 @@ func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, 
 // KeyBy partitions the stream by key: all records of a key meet in one subtask. Keys are values that encode alike when they are equal by ==:
 // no pointers, no time.Time, and no struct or array with one inside.
 func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
+	s.env.need(fn != nil, "the key function")
 	k := KeyedStream[K, T]{env: s.env, in: s, site: callSite()}
 	codec, err := serde.ForKey[K]()
 	if err != nil {
@@ -164,6 +178,10 @@ func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
 
 // SinkTo writes the stream to a sink.
 func (s DataStream[T]) SinkTo(sink connector.Sink[T]) DataStreamSink[T] {
+	if isNil(sink) {
+		s.env.need(false, "the sink")
+		return DataStreamSink[T]{s.env, s.env.add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", In: s.edges(0)})}
+	}
 	if v, ok := sink.(connector.Validator); ok {
 		if err := v.Validate(); err != nil {
 			s.env.mistake("sink: %v", err)

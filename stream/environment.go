@@ -156,26 +156,40 @@ func (e *Environment) effective() config.Configuration {
 
 // mistake records an error at the user's call.
 func (e *Environment) mistake(format string, args ...any) {
+	if e == nil {
+		noEnvironment()
+	}
 	e.errs = append(e.errs, fmt.Errorf("%s: %s", callSite(), fmt.Sprintf(format, args...)))
 }
 
 // callSite is file:line of the first caller outside of this package.
 func callSite() string {
+	site, _ := caller()
+	return site
+}
+
+// caller is the callSite with the function of this package that is called there.
+func caller() (site, method string) {
 	var pcs [16]uintptr
 	n := runtime.Callers(2, pcs[:])
 	frames := runtime.CallersFrames(pcs[:n])
 	for {
 		f, more := frames.Next()
 		if !strings.HasPrefix(f.Function, "github.com/thalweg/thalweg/stream.") || strings.HasSuffix(f.File, "_test.go") {
-			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line), method
 		}
 		if !more {
-			return "?"
+			return "?", method
 		}
+		method = strings.ReplaceAll(f.Function, "[...]", "")
+		method = method[strings.LastIndexByte(method, '.')+1:]
 	}
 }
 
 func (e *Environment) add(n *graph.Node) *graph.Node {
+	if e == nil {
+		noEnvironment()
+	}
 	n.CallSite = callSite()
 	e.g.Nodes = append(e.g.Nodes, n)
 	return n
@@ -207,13 +221,15 @@ func (e *Environment) translate() (*graph.Program, error) {
 
 // FromSource adds a source. Its records get their event time from the watermark strategy's function, or keep the source's own.
 func (e *Environment) FromSource[T any](src connector.Source[T], wm WatermarkStrategy[T], name string) DataStreamSource[T] {
+	e.strategy(fmt.Sprintf("source %q: ", name), wm.text, wm.errs)
+	if isNil(src) {
+		e.need(false, "the source")
+		return DataStreamSource[T]{output[T](e, e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true}))}
+	}
 	if v, ok := src.(connector.Validator); ok {
 		if err := v.Validate(); err != nil {
 			e.mistake("source %q: %v", name, err)
 		}
-	}
-	for _, err := range wm.errs {
-		e.mistake("source %q: %v", name, err)
 	}
 	n := e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true, Stateful: true, Coordinated: true,
 		Bounded: src.Boundedness() == connector.Bounded, Detail: wm.String(),

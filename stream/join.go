@@ -68,6 +68,7 @@ func (j IntervalJoined[K, A, B]) SideOutputRightLateData(tag OutputTag[B]) Inter
 
 // Process calls fn for each pair; results have the later of the pair's event times.
 func (j IntervalJoined[K, A, B]) Process[R any](fn func(ctx *JoinContext, left A, right B, out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	j.c.first.env.need(fn != nil, "the function")
 	if j.j.Lower > j.j.Upper {
 		j.c.first.env.mistake("IntervalJoin: with its exclusive bounds the interval is empty")
 	}

@@ -32,6 +32,7 @@ func keyed[K comparable, T, R any](s KeyedStream[K, T], kind, name, detail strin
 
 // Reduce keeps one value per key, fn of it and each record, and emits it after each record.
 func (s KeyedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamOperator[T] {
+	s.env.need(fn != nil, "the function")
 	return keyed[K, T, T](s, "reduce", "Keyed Reduce", "", operator.Reduce(s.sel, fn))
 }
 
@@ -57,5 +58,6 @@ func (NoTimers[K, R]) Close() error { return nil }
 
 // Process runs a function with state and timers; newFn makes one instance per subtask.
 func (s KeyedStream[K, T]) Process[R any](newFn func() KeyedProcessFunction[K, T, R]) SingleOutputStreamOperator[R] {
+	s.env.constructor(newFn != nil && !isNil(newFn()))
 	return keyed[K, T, R](s, "process", "KeyedProcess", "", operator.KeyedProcess(s.sel, newFn))
 }

@@ -79,20 +79,31 @@ func (e *buildError) Unwrap() error { return e.err }
 
 // program runs build once and translates its graph.
 func program(name string, build func(*Environment) error, conf config.Configuration, args []string) (p *graph.Program, err error) {
+	env := newEnvironment(name, conf, args)
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case errNoEnvironment:
+			p, err = nil, mistakes(errors.Join(append(env.errs, r.error)...))
+		default:
 			p, err = nil, &buildError{fmt.Errorf("build panics: %v\n%s", r, debug.Stack())}
 		}
 	}()
-	env := newEnvironment(name, conf, args)
+	if build == nil {
+		return nil, &buildError{errors.New("the function that builds the program is nil")}
+	}
 	if err := build(env); err != nil {
 		return nil, &buildError{fmt.Errorf("build: %w", err)}
 	}
 	p, err = env.translate()
 	if err != nil {
-		return nil, &buildError{fmt.Errorf("the graph has mistakes:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))}
+		return nil, mistakes(err)
 	}
 	return p, nil
+}
+
+func mistakes(err error) error {
+	return &buildError{fmt.Errorf("the graph has mistakes:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))}
 }
 
 // processConfig reads THALWEG_CONFIG: a rpc.ProcessConfig, or a flat object of configuration keys.

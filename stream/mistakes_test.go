@@ -30,15 +30,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 	joined := func(env *Environment) JoinEqualTo[int, int, int] {
 		return ints(env).Join(ints(env)).Where(same).EqualTo(same)
 	}
-	source, err := os.ReadFile("mistakes_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(string(source), "\n")
-	for name, c := range map[string]struct {
-		want  string
-		build func(*Environment)
-	}{
+	tellMistakes(t, "mistakes_test.go", map[string]mistaken{
 		"window of size zero":               {"window size 0s is not positive", func(e *Environment) { keyed(e).Window(TumblingEventTime(0)) }},                    // wrong
 		"window of negative size":           {"window size -1s is not positive", func(e *Environment) { keyed(e).Window(SlidingEventTime(-time.Second, 1)) }},      // wrong
 		"window of negative size, over all": {"window size -1s is not positive", func(e *Environment) { ints(e).WindowAll(TumblingProcessingTime(-time.Second)) }}, // wrong
@@ -110,7 +102,25 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 			s.GetSideOutput(NewOutputTag[string]("x")) // wrong
 		}},
 		"streams of different environments": {"different environments", func(e *Environment) { ints(e).CoGroup(ints(newEnvironment("other", nil, nil))) }}, // wrong
-	} {
+	})
+}
+
+// mistaken is a program with a mistake, and what is to be said of it.
+type mistaken struct {
+	want  string
+	build func(*Environment)
+}
+
+// tellMistakes builds each program: it is refused with what is wanted, in one line each, at lines of file that end in "// wrong".
+func tellMistakes(t *testing.T, file string, programs map[string]mistaken) {
+	t.Helper()
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(source), "\n")
+	places := regexp.MustCompile(`(?m)^ *` + regexp.QuoteMeta(file) + `:(\d+): `)
+	for name, c := range programs {
 		t.Run(name, func(t *testing.T) {
 			_, err := program("mistakes", func(env *Environment) error {
 				c.build(env)
@@ -130,8 +140,6 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		})
 	}
 }
-
-var places = regexp.MustCompile(`(?m)^ *mistakes_test\.go:(\d+): `)
 
 // twiceNamed opens two states of one name and different types.
 type twiceNamed struct{ NoTimers[int, int] }

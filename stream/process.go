@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
@@ -39,10 +38,11 @@ func NewOutputTag[S any](id string) OutputTag[S] { return OutputTag[S]{ID: id} }
 
 // GetSideOutput returns what the operator's function emits under tag.
 func (s SingleOutputStreamOperator[T]) GetSideOutput[S any](tag OutputTag[S]) DataStream[S] {
-	return sideOutput(s.env, s.node, tag)
+	return sideOutput(s.settings(), tag)
 }
 
-func sideOutput[S any](env *Environment, n *graph.Node, tag OutputTag[S]) DataStream[S] {
+func sideOutput[S any](of settings, tag OutputTag[S]) DataStream[S] {
+	env, n := of.env, of.node
 	out := DataStream[S]{env: env, ins: []upstream{{node: n, tag: tag.ID}}}
 	t, err := operator.TypeOf[S]()
 	switch {

@@ -35,23 +35,31 @@ func (s settings) group(name string) {
 	s.node.SlotSharingGroup = name
 }
 
-func (s SingleOutputStreamOperator[T]) settings() settings { return settings{s.env, s.node} }
+// settingsOf is what a stream made by env has.
+func settingsOf(env *Environment, n *graph.Node) settings {
+	if env == nil || n == nil {
+		noEnvironment()
+	}
+	return settings{env, n}
+}
+
+func (s SingleOutputStreamOperator[T]) settings() settings { return settingsOf(s.env, s.node) }
 
 // Name sets the operator's name, as shown in plans, logs and metrics.
 func (s SingleOutputStreamOperator[T]) Name(name string) SingleOutputStreamOperator[T] {
-	s.node.Name = name
+	s.settings().node.Name = name
 	return s
 }
 
 // UID sets the operator's identity: state in savepoints is found by it. It must be unique in the job and stay the same over versions.
 func (s SingleOutputStreamOperator[T]) UID(uid string) SingleOutputStreamOperator[T] {
-	s.node.UID = uid
+	s.settings().node.UID = uid
 	return s
 }
 
 // SetDescription sets a text for people, shown in plans; it may be longer than a name.
 func (s SingleOutputStreamOperator[T]) SetDescription(text string) SingleOutputStreamOperator[T] {
-	s.node.Description = text
+	s.settings().node.Description = text
 	return s
 }
 
@@ -77,33 +85,33 @@ func (s SingleOutputStreamOperator[T]) SlotSharingGroup(name string) SingleOutpu
 
 // StartNewChain lets this operator begin a task of its own; what follows may still be chained to it.
 func (s SingleOutputStreamOperator[T]) StartNewChain() SingleOutputStreamOperator[T] {
-	s.node.Chaining = graph.ChainHead
+	s.settings().node.Chaining = graph.ChainHead
 	return s
 }
 
 // DisableChaining gives the operator a task of its own.
 func (s SingleOutputStreamOperator[T]) DisableChaining() SingleOutputStreamOperator[T] {
-	s.node.Chaining = graph.ChainNever
+	s.settings().node.Chaining = graph.ChainNever
 	return s
 }
 
-func (s DataStreamSink[T]) settings() settings { return settings(s) }
+func (s DataStreamSink[T]) settings() settings { return settingsOf(s.env, s.node) }
 
 // Name sets the sink's name.
 func (s DataStreamSink[T]) Name(name string) DataStreamSink[T] {
-	s.node.Name = "Sink: " + name
+	s.settings().node.Name = "Sink: " + name
 	return s
 }
 
 // UID sets the sink's identity in savepoints.
 func (s DataStreamSink[T]) UID(uid string) DataStreamSink[T] {
-	s.node.UID = uid
+	s.settings().node.UID = uid
 	return s
 }
 
 // SetDescription sets a text for people, shown in plans.
 func (s DataStreamSink[T]) SetDescription(text string) DataStreamSink[T] {
-	s.node.Description = text
+	s.settings().node.Description = text
 	return s
 }
 
@@ -127,12 +135,12 @@ func (s DataStreamSink[T]) SlotSharingGroup(name string) DataStreamSink[T] {
 
 // StartNewChain gives the sink a task of its own, as DisableChaining does: nothing follows it.
 func (s DataStreamSink[T]) StartNewChain() DataStreamSink[T] {
-	s.node.Chaining = graph.ChainHead
+	s.settings().node.Chaining = graph.ChainHead
 	return s
 }
 
 // DisableChaining gives the sink a task of its own.
 func (s DataStreamSink[T]) DisableChaining() DataStreamSink[T] {
-	s.node.Chaining = graph.ChainNever
+	s.settings().node.Chaining = graph.ChainNever
 	return s
 }

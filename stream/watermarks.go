@@ -19,7 +19,8 @@ type WatermarkStrategy[T any] struct {
 }
 
 // BoundedOutOfOrderness is for records that are at most maxDelay behind the latest one. at gives a record's event time; nil keeps the
-// source's own (a Kafka record's timestamp).
+// source's own (a Kafka record's timestamp), or in AssignTimestampsAndWatermarks the one that the record has; so do Flink's strategies without
+// a timestamp assigner. A time beyond 64-bit milliseconds since 1970 fails the job.
 func BoundedOutOfOrderness[T any](maxDelay time.Duration, at func(T) time.Time) WatermarkStrategy[T] {
 	s := WatermarkStrategy[T]{w: operator.Watermarks[T]{Enabled: true, OutOfOrder: maxDelay.Milliseconds(), Time: timeOf(at)}, text: fmt.Sprintf("BoundedOutOfOrderness(%v)", maxDelay)}
 	if maxDelay < 0 {
@@ -28,7 +29,7 @@ func BoundedOutOfOrderness[T any](maxDelay time.Duration, at func(T) time.Time) 
 	return s
 }
 
-// MonotonousTimestamps is for records in the order of their event times, split by split.
+// MonotonousTimestamps is for records in the order of their event times, split by split. at is as in BoundedOutOfOrderness.
 func MonotonousTimestamps[T any](at func(T) time.Time) WatermarkStrategy[T] {
 	s := BoundedOutOfOrderness(0, at)
 	s.text = "MonotonousTimestamps"
@@ -51,7 +52,10 @@ type WatermarkOutput struct{ o *operator.GeneratorOutput }
 
 // EmitWatermark says that no record with an event time of at or before will follow. It ends idleness; a time before the last one changes
 // nothing.
-func (w WatermarkOutput) EmitWatermark(at time.Time) { w.o.Emit(at.UnixMilli()) }
+func (w WatermarkOutput) EmitWatermark(at time.Time) {
+	ms, _ := operator.Millis(at)
+	w.o.Emit(ms)
+}
 
 // MarkIdle says that the split holds the watermark back no longer, until the next EmitWatermark.
 func (w WatermarkOutput) MarkIdle() { w.o.MarkIdle() }
@@ -60,8 +64,8 @@ func (w WatermarkOutput) MarkIdle() { w.o.MarkIdle() }
 func ForGenerator[T any](newGenerator func() WatermarkGenerator[T], at func(T) time.Time) WatermarkStrategy[T] {
 	w := operator.Watermarks[T]{Enabled: true, Time: timeOf(at), Generator: func() operator.Generator[T] { return generator[T]{newGenerator()} }}
 	s := WatermarkStrategy[T]{w: w, text: "custom watermarks"}
-	if newGenerator == nil {
-		s.errs = append(s.errs, errors.New("ForGenerator: no function"))
+	if newGenerator == nil || isNil(newGenerator()) {
+		s.errs = append(s.errs, errors.New("ForGenerator: the function that makes the generators, or what it returns, is nil"))
 	}
 	return s
 }
@@ -80,7 +84,13 @@ func timeOf[T any](at func(T) time.Time) func(T, int64) int64 {
 	if at == nil {
 		return nil
 	}
-	return func(v T, _ int64) int64 { return at(v).UnixMilli() }
+	return func(v T, _ int64) int64 {
+		ms, ok := operator.Millis(at(v))
+		if !ok {
+			return operator.TimeOutOfRange
+		}
+		return ms
+	}
 }
 
 // WithIdleness lets a split that had no record for d no longer hold the watermark back, until its next record. The time that the source is
@@ -127,9 +137,7 @@ func (s WatermarkStrategy[T]) watermarks() operator.Watermarks[T] { return s.w }
 // AssignTimestampsAndWatermarks gives the records new event times and the stream new watermarks, in place of those it has. A strategy at
 // the source is better where it is possible: it knows the source's splits.
 func (s DataStream[T]) AssignTimestampsAndWatermarks(wm WatermarkStrategy[T]) SingleOutputStreamOperator[T] {
-	for _, err := range wm.errs {
-		s.env.mistake("%v", err)
-	}
+	s.env.strategy("", wm.text, wm.errs)
 	if wm.w.Alignment != nil {
 		s.env.mistake("watermark alignment is for sources: give the strategy to FromSource")
 	}

@@ -214,7 +214,16 @@ func DeltaTrigger[T any](threshold float64, delta func(old, updated T) float64) 
 
 // PurgingTrigger is another trigger that also removes the contents of a window that it emits.
 func PurgingTrigger[T any](t WindowTrigger[T]) WindowTrigger[T] {
-	return WindowTrigger[T]{func() Trigger[T] { return operator.NewPurgingTrigger(t.newFn()) }, t.err}
+	if t.newFn == nil || t.err != nil {
+		return t // Trigger tells
+	}
+	return WindowTrigger[T]{func() Trigger[T] {
+		inner := t.newFn()
+		if isNil(inner) {
+			return nil
+		}
+		return operator.NewPurgingTrigger(inner)
+	}, nil}
 }
 
 // CustomTrigger is a trigger of the user's own; newFn makes one instance per subtask.
@@ -275,7 +284,7 @@ func DeltaEvictor[T any](threshold float64, delta func(old, last T) float64) Win
 // CustomEvictor is an evictor of the user's own. It is shared by the subtasks.
 func CustomEvictor[T any](e Evictor[T]) WindowEvictor[T] {
 	w := WindowEvictor[T]{make: func(bool) Evictor[T] { return e }}
-	if e == nil {
+	if isNil(e) {
 		w.err = fmt.Errorf("CustomEvictor needs an evictor")
 	}
 	return w

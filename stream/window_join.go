@@ -179,6 +179,7 @@ func (j WindowJoin[K, A, B]) SideOutputRightLateData(tag OutputTag[B]) WindowJoi
 
 // Apply emits fn of each pair (Flink's JoinFunction).
 func (j WindowJoin[K, A, B]) Apply[R any](fn func(left A, right B) R) SingleOutputStreamOperator[R] {
+	j.w.c.first.env.need(fn != nil, "the function")
 	return j.Process(func(_ *WindowContext[K], l A, r B, out *Collector[R]) error {
 		out.Collect(fn(l, r))
 		return nil
@@ -187,11 +188,13 @@ func (j WindowJoin[K, A, B]) Apply[R any](fn func(left A, right B) R) SingleOutp
 
 // FlatApply calls fn for each pair; it emits any number of results (Flink's FlatJoinFunction).
 func (j WindowJoin[K, A, B]) FlatApply[R any](fn func(left A, right B, out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	j.w.c.first.env.need(fn != nil, "the function")
 	return j.Process(func(_ *WindowContext[K], l A, r B, out *Collector[R]) error { return fn(l, r, out) })
 }
 
 // Process is FlatApply with the key, the window, the watermark and side outputs.
 func (j WindowJoin[K, A, B]) Process[R any](fn func(ctx *WindowContext[K], left A, right B, out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	j.w.c.first.env.need(fn != nil, "the function")
 	return coWindow[K, A, B, R](j.w, "Window Join", "join", operator.JoinWindow(j.w.spec, fn))
 }
 
@@ -226,11 +229,13 @@ func (g WindowCoGroup[K, A, B]) SideOutputRightLateData(tag OutputTag[B]) Window
 
 // Apply calls fn for each key and window with the records of both streams, one of which may have none (Flink's CoGroupFunction).
 func (g WindowCoGroup[K, A, B]) Apply[R any](fn func(left iter.Seq[A], right iter.Seq[B], out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	g.w.c.first.env.need(fn != nil, "the function")
 	return g.Process(func(_ *WindowContext[K], l iter.Seq[A], r iter.Seq[B], out *Collector[R]) error { return fn(l, r, out) })
 }
 
 // Process is Apply with the key, the window, the watermark and side outputs.
 func (g WindowCoGroup[K, A, B]) Process[R any](fn func(ctx *WindowContext[K], left iter.Seq[A], right iter.Seq[B], out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	g.w.c.first.env.need(fn != nil, "the function")
 	return coWindow[K, A, B, R](g.w, "Window CoGroup", "coGroup", operator.CoGroupWindow(g.w.spec, func(ctx *WindowContext[K], l []A, r []B, out *Collector[R]) error {
 		return fn(ctx, slices.Values(l), slices.Values(r), out)
 	}))

@@ -52,7 +52,10 @@ func (s KeyedStream[K, T]) Window(a WindowAssigner) WindowedStream[K, T] {
 // assigner is a as the operator's, over records of T.
 func assigner[T any](env *Environment, a WindowAssigner) operator.WindowAssigner[T] {
 	o := operator.WindowAssigner[T]{Kind: a.kind, EventTime: a.event, Sliding: a.sliding, Session: operator.Session[T]{Gap: a.gap}}
-	if a.err != nil {
+	switch {
+	case a.name == "":
+		env.mistake("the window assigner is a zero value: take TumblingEventTime, GlobalWindows or another")
+	case a.err != nil:
 		env.mistake("%v", a.err)
 	}
 	switch gap := a.dynamic.(type) {
@@ -106,6 +109,8 @@ func setTrigger[K comparable, T any](env *Environment, spec *operator.WindowSpec
 		env.mistake("%v", t.err)
 	case t.newFn == nil:
 		env.mistake("Trigger needs a trigger")
+	case isNil(t.newFn()):
+		env.mistake("CustomTrigger: the function that makes the trigger returns nil")
 	case spec.Assigner.Kind == operator.SessionWindows && !t.newFn().CanMerge():
 		env.mistake("sessions merge, and the trigger cannot: %T", t.newFn())
 	default:
@@ -184,6 +189,7 @@ func itself[K comparable, T any](_ K, _ operator.Window, acc *T, out *Collector[
 // associative; results of parts of a window (the slices of sliding windows, merged sessions) are combined by it, too. (A method with a type
 // parameter is compiled only where it is called, one without it for each type of stream.)
 func (w WindowedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamOperator[T] {
+	w.s.env.need(fn != nil, "the function")
 	return windowed[K, T, T](w, "reduce", operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, T, T] {
 		f := reducing[K, T, T](fn)
 		f.Emit = itself[K, T]
@@ -193,6 +199,8 @@ func (w WindowedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStre
 
 // ReduceApply is Reduce with a function that makes the result of it, the key and the window.
 func (w WindowedStream[K, T]) ReduceApply[R any](fn func(acc, v T) T, result func(key K, w TimeWindow, v T) R) SingleOutputStreamOperator[R] {
+	w.s.env.need(fn != nil, "the function")
+	w.s.env.need(result != nil, "the result function")
 	return windowed[K, T, R](w, "reduce", operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, T, R] {
 		f := reducing[K, T, R](fn)
 		f.Emit = func(k K, win operator.Window, acc *T, out *Collector[R]) error {
@@ -205,6 +213,8 @@ func (w WindowedStream[K, T]) ReduceApply[R any](fn func(acc, v T) T, result fun
 
 // ReduceProcess is Reduce with a function that gets the result as the only element.
 func (w WindowedStream[K, T]) ReduceProcess[R any](fn func(acc, v T) T, newFn func() ProcessWindowFunction[K, T, R]) SingleOutputStreamOperator[R] {
+	w.s.env.need(fn != nil, "the function")
+	w.s.env.constructor(newFn != nil && !isNil(newFn()))
 	return windowed[K, T, R](w, "reduce process", operator.AggregateProcessWindow(w.spec,
 		func() operator.WindowFunctions[K, T, T, R] { return reducing[K, T, R](fn) }, func(acc *T) T { return *acc }, newFn))
 }
@@ -226,6 +236,8 @@ func aggregating[K comparable, T, A, V, R any](agg Aggregator[T, A, V]) operator
 
 // Aggregate folds the records of each key and window into an accumulator and emits fn of its result.
 func (w WindowedStream[K, T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn func(key K, w TimeWindow, v V) R) SingleOutputStreamOperator[R] {
+	w.s.env.aggregator(agg)
+	w.s.env.need(fn != nil, "the result function")
 	return windowed[K, T, R](w, "aggregate", operator.AggregateWindow(w.spec, func() operator.WindowFunctions[K, T, A, R] {
 		f := aggregating[K, T, A, V, R](agg)
 		f.Emit = func(k K, win operator.Window, acc *A, out *Collector[R]) error {
@@ -238,6 +250,8 @@ func (w WindowedStream[K, T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn
 
 // AggregateProcess is Aggregate with a function that gets the result as the only element.
 func (w WindowedStream[K, T]) AggregateProcess[A, V, R any](agg Aggregator[T, A, V], newFn func() ProcessWindowFunction[K, V, R]) SingleOutputStreamOperator[R] {
+	w.s.env.aggregator(agg)
+	w.s.env.constructor(newFn != nil && !isNil(newFn()))
 	return windowed[K, T, R](w, "aggregate process", operator.AggregateProcessWindow(w.spec,
 		func() operator.WindowFunctions[K, T, A, R] { return aggregating[K, T, A, V, R](agg) },
 		func(acc *A) V { return agg.Result(*acc) }, newFn))
@@ -246,11 +260,13 @@ func (w WindowedStream[K, T]) AggregateProcess[A, V, R any](agg Aggregator[T, A,
 // Process keeps the records of each key and window and gives them to a function when the window is emitted. Sliding windows share their
 // records: those of a window come in the order of its slices, and of their arrival in a slice.
 func (w WindowedStream[K, T]) Process[R any](newFn func() ProcessWindowFunction[K, T, R]) SingleOutputStreamOperator[R] {
+	w.s.env.constructor(newFn != nil && !isNil(newFn()))
 	return windowed[K, T, R](w, "process", operator.ProcessWindow(w.spec, newFn))
 }
 
 // Apply is Process with a function without state.
 func (w WindowedStream[K, T]) Apply[R any](fn func(key K, w TimeWindow, elements iter.Seq[T], out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	w.s.env.need(fn != nil, "the function")
 	return windowed[K, T, R](w, "apply", operator.ProcessWindow(w.spec, func() ProcessWindowFunction[K, T, R] { return applied[K, T, R]{fn: fn} }))
 }
 
@@ -273,26 +289,31 @@ func combined[K comparable, T any](w WindowedStream[K, T], what string, newFn fu
 
 // Sum emits the first record of each key and window with the sum of a field of all of them: Sum(func(o *Order) *int64 { return &o.Cents }).
 func (w WindowedStream[K, T]) Sum[N Number](field func(*T) *N) SingleOutputStreamOperator[T] {
+	w.s.env.need(field != nil, "the field function")
 	return combined(w, "sum", summing(field))
 }
 
 // Min emits the first record of each key and window with the least value of a field of all of them; MinBy emits the record that has it.
 func (w WindowedStream[K, T]) Min[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	w.s.env.need(field != nil, "the field function")
 	return combined(w, "min", extremes(field, -1))
 }
 
 // Max is Min with the greatest value.
 func (w WindowedStream[K, T]) Max[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
+	w.s.env.need(field != nil, "the field function")
 	return combined(w, "max", extremes(field, 1))
 }
 
 // MinBy emits the record of each key and window with the least of, the first one of several.
 func (w WindowedStream[K, T]) MinBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	w.s.env.need(of != nil, "the value function")
 	return combined(w, "minBy", extremeRecord(of, -1))
 }
 
 // MaxBy is MinBy with the greatest.
 func (w WindowedStream[K, T]) MaxBy[N cmp.Ordered](of func(T) N) SingleOutputStreamOperator[T] {
+	w.s.env.need(of != nil, "the value function")
 	return combined(w, "maxBy", extremeRecord(of, 1))
 }
 
@@ -368,6 +389,7 @@ func (w AllWindowedStream[T]) ReduceProcess[R any](fn func(acc, v T) T, newFn fu
 
 // Aggregate folds the records of each window into an accumulator and emits fn of its result.
 func (w AllWindowedStream[T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn func(w TimeWindow, v V) R) SingleOutputStreamOperator[R] {
+	w.w.s.env.need(fn != nil, "the result function")
 	return one(w.w.Aggregate(agg, func(_ AllKey, win TimeWindow, v V) R { return fn(win, v) }))
 }
 
@@ -383,6 +405,7 @@ func (w AllWindowedStream[T]) Process[R any](newFn func() ProcessAllWindowFuncti
 
 // Apply is Process with a function without state.
 func (w AllWindowedStream[T]) Apply[R any](fn func(w TimeWindow, elements iter.Seq[T], out *Collector[R]) error) SingleOutputStreamOperator[R] {
+	w.w.s.env.need(fn != nil, "the function")
 	return one(w.w.Apply(func(_ AllKey, win TimeWindow, elements iter.Seq[T], out *Collector[R]) error {
 		return fn(win, elements, out)
 	}))

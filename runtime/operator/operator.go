@@ -10,7 +10,9 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"math"
+	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/connector"
@@ -19,6 +21,24 @@ import (
 
 // NoTimestamp marks a record without an event time.
 const NoTimestamp = connector.NoTimestamp
+
+// TimeOutOfRange is what a timestamp function returns for a time that milliseconds of 64 bits cannot say.
+const TimeOutOfRange = NoTimestamp + 1
+
+var errOutOfRange = errors.New("the timestamp function returned a time that is out of range (more than 292 million years from 1970); leave such records out, or correct their times")
+
+// Millis is t in milliseconds since 1970; when they are out of range, !ok, the first or the last that are in it.
+func Millis(t time.Time) (ms int64, ok bool) {
+	const limit = math.MaxInt64 / 1000
+	sec, ms := t.Unix(), t.UnixMilli()
+	switch {
+	case sec > limit || sec > 0 && ms < 0:
+		return math.MaxInt64, false
+	case sec < -limit-1 || sec < 0 && ms >= 0 || ms <= TimeOutOfRange:
+		return TimeOutOfRange + 1, false
+	}
+	return ms, true
+}
 
 // MaxWatermark ends event time: no record will follow.
 const MaxWatermark = int64(math.MaxInt64)

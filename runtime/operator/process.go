@@ -57,15 +57,21 @@ func (c *KeyedContext[K]) Timestamp() (t time.Time, ok bool) {
 // Key is the current key.
 func (c *KeyedContext[K]) Key() K { return c.cur.Key }
 
+// timerTime is t in milliseconds; a timer beyond their range is at its end.
+func timerTime(t time.Time) int64 {
+	ms, _ := Millis(t)
+	return ms
+}
+
 // RegisterEventTimeTimer calls OnTimer for the current key when the watermark reaches t. Registering twice is once. A time in the past (the
 // watermark has reached it already) is no error: the timer fires at the next watermark, as in Flink.
 func (c *KeyedContext[K]) RegisterEventTimeTimer(t time.Time) error {
-	return c.event.Register(c.cur, 0, t.UnixMilli())
+	return c.event.Register(c.cur, 0, timerTime(t))
 }
 
 // DeleteEventTimeTimer removes a timer of the current key.
 func (c *KeyedContext[K]) DeleteEventTimeTimer(t time.Time) error {
-	return c.event.Delete(c.cur, 0, t.UnixMilli())
+	return c.event.Delete(c.cur, 0, timerTime(t))
 }
 
 // RegisterProcessingTimeTimer calls OnTimer for the current key when the processing time reaches t; a time in the past fires right after the
@@ -74,7 +80,7 @@ func (c *KeyedContext[K]) RegisterProcessingTimeTimer(t time.Time) error {
 	if c.over {
 		return nil
 	}
-	if err := c.proc.Register(c.cur, 0, t.UnixMilli()); err != nil {
+	if err := c.proc.Register(c.cur, 0, timerTime(t)); err != nil {
 		return err
 	}
 	c.arm()
@@ -83,7 +89,7 @@ func (c *KeyedContext[K]) RegisterProcessingTimeTimer(t time.Time) error {
 
 // DeleteProcessingTimeTimer removes a timer of the current key.
 func (c *KeyedContext[K]) DeleteProcessingTimeTimer(t time.Time) error {
-	return c.proc.Delete(c.cur, 0, t.UnixMilli())
+	return c.proc.Delete(c.cur, 0, timerTime(t))
 }
 
 // keyedFunction is what operators that run a user's keyed function share: its context, its timers and its life.

@@ -11,7 +11,8 @@ import (
 
 // Watermarks is a watermark strategy. The zero value emits none but the last (MaxWatermark at the end of a bounded stream).
 type Watermarks[T any] struct {
-	// Time extracts the event time in milliseconds from a record and the time that it has already; nil keeps that one.
+	// Time extracts the event time in milliseconds from a record and the time that it has already; nil keeps that one. TimeOutOfRange fails
+	// the task.
 	Time func(v T, ts int64) int64
 	// Enabled turns watermarks on: each split's is its highest event time less OutOfOrder and one millisecond, or what Generator says.
 	Enabled    bool
@@ -141,7 +142,9 @@ func (s *splitOutput[T]) Collect(v T, ts int64) error {
 		return errReleased
 	}
 	if p.wm.Time != nil {
-		ts = p.wm.Time(v, ts)
+		if ts = p.wm.Time(v, ts); ts == TimeOutOfRange {
+			return p.outOfRange()
+		}
 	}
 	s.max = max(s.max, ts)
 	s.count++
@@ -185,7 +188,10 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 		return nil
 	}
 	if p.wm.Time != nil {
-		ts = p.times(vs, ts)
+		var ok bool
+		if ts, ok = p.times(vs, ts); !ok {
+			return p.outOfRange()
+		}
 	}
 	for _, t := range ts {
 		s.max = max(s.max, t)
@@ -200,8 +206,11 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 	return p.batch.ProcessBatch(vs, ts)
 }
 
-// times extracts the event times of a batch, into ts when there is one.
-func (p *progress[T]) times(vs []T, ts []int64) []int64 {
+// outOfRange fails the task for a record's time that is not one.
+func (p *progress[T]) outOfRange() error { return p.ctx.wrap(errOutOfRange) }
+
+// times extracts the event times of a batch, into ts when there is one; !ok when one of them is out of range.
+func (p *progress[T]) times(vs []T, ts []int64) (out []int64, ok bool) {
 	own := ts != nil
 	if !own {
 		p.extracted = slices.Grow(p.extracted[:0], len(vs))
@@ -212,9 +221,11 @@ func (p *progress[T]) times(vs []T, ts []int64) []int64 {
 		if own {
 			t = ts[i]
 		}
-		ts[i] = p.wm.Time(vs[i], t)
+		if ts[i] = p.wm.Time(vs[i], t); ts[i] == TimeOutOfRange {
+			return nil, false
+		}
 	}
-	return ts
+	return ts, true
 }
 
 // watermark is the split's own.

@@ -2,8 +2,11 @@ package operator
 
 import (
 	"context"
+	"errors"
+	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -43,6 +46,31 @@ func TestAssignedWatermarksReplaceThoseThatCome(t *testing.T) {
 	want := []element[int64]{{3, 30, false}, {1, 10, false}, {7, 70, false}, {0, 64, true}, {0, MaxWatermark, true}}
 	if !slices.Equal(out.got, want) {
 		t.Fatalf("got %v, want %v", out.got, want)
+	}
+}
+
+// A time out of range fails the task, also in a batch; a batch of nothing has none.
+func TestTimeOutOfRange(t *testing.T) {
+	in, out, _ := assign(t, Watermarks[int64]{Time: func(v, _ int64) int64 {
+		if ms, ok := Millis(time.Unix(v, 0)); ok {
+			return ms
+		}
+		return TimeOutOfRange
+	}})
+	batch := in.(BatchReceiver[int64])
+	if err := batch.ProcessBatch(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []int64{1 << 60, -1 << 60, math.MaxInt64/1000 + 1, math.MinInt64/1000 - 1} {
+		if err := in.Process(v, Meta{}); !errors.Is(err, errOutOfRange) {
+			t.Errorf("%d: got %v", v, err)
+		}
+		if err := batch.ProcessBatch([]int64{1, v}, nil); !errors.Is(err, errOutOfRange) {
+			t.Errorf("%d in a batch: got %v", v, err)
+		}
+	}
+	if err := in.Process(math.MaxInt64/1000, Meta{}); err != nil || len(out.got) != 1 || out.got[0].ts != math.MaxInt64/1000*1000 {
+		t.Errorf("the last second: got %v, %v", out.got, err)
 	}
 }
 

@@ -1,0 +1,72 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// errNoEnvironment is the mistake of a stream that has no Environment to tell it to; program recovers it.
+type errNoEnvironment struct{ error }
+
+func noEnvironment() {
+	site, _ := caller()
+	panic(errNoEnvironment{fmt.Errorf("%s: the stream was not made by an Environment: it is a zero value", site)})
+}
+
+// need notes a mistake when what the user's call needs is missing. It is not generic, and gets a bool instead of the function, so that it adds
+// next to nothing to programs.
+func (e *Environment) need(ok bool, what string) {
+	if e == nil {
+		noEnvironment()
+	}
+	if !ok {
+		_, method := caller()
+		e.mistake("%s: %s is nil", method, what)
+	}
+}
+
+// constructor is need for a function that makes the instances of the subtasks: ok says that it is there and made one.
+func (e *Environment) constructor(ok bool) {
+	e.need(ok, "the function that makes the instances, or what it returns,")
+}
+
+// aggregator is need for an aggregator, whichever it is.
+func (e *Environment) aggregator(agg any) {
+	if e.need(!isNil(agg), "the aggregator"); isNil(agg) {
+		return
+	}
+	if a, ok := agg.(interface{ missing() bool }); ok {
+		e.need(!a.missing(), "the aggregator's function")
+	}
+}
+
+// with notes a mistake when a stream of o cannot be put together with one of e.
+func (e *Environment) with(o *Environment, what string) bool {
+	if e == nil || o == nil {
+		noEnvironment()
+	}
+	if e != o {
+		e.mistake("%s of streams of different environments", what)
+	}
+	return e == o
+}
+
+// isNil also sees nil pointers and functions in an interface.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}
+
+// strategy notes the mistakes of a watermark strategy.
+func (e *Environment) strategy(prefix, text string, errs []error) {
+	if text == "" || text[0] == ' ' { // a setting of the zero value
+		errs = append(errs[:len(errs):len(errs)], errors.New("the watermark strategy is a zero value: take BoundedOutOfOrderness, MonotonousTimestamps, ForGenerator or NoWatermarks"))
+	}
+	for _, err := range errs {
+		e.mistake("%s%v", prefix, err)
+	}
+}

@@ -67,6 +67,28 @@ func TestAsyncWait(t *testing.T) {
 	}
 }
 
+// TestAFunctionThatNeverAnswers: its time-out ends the job, though the function does not return when its context ends.
+func TestAFunctionThatNeverAnswers(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	for _, restart := range []string{"none", "fixed-delay"} {
+		err := runJob(t, map[string]string{
+			"restart-strategy.type": restart, "restart-strategy.fixed-delay.attempts": "1", "restart-strategy.fixed-delay.delay": "1 ms", "task.cancellation.timeout": "100 ms",
+		}, func(env *Environment) error {
+			env.FromCollection(1, 2, 3).OrderedWait(Async(func(_ context.Context, v int) ([]int, error) {
+				if v == 2 {
+					<-release
+				}
+				return []int{v}, nil
+			}), AsyncOptions[int]{Timeout: 50 * time.Millisecond}).Name("ask").SinkTo(&collect[int]{})
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "did not answer in time") || !strings.Contains(err.Error(), "ask") {
+			t.Errorf("restart %s: %v", restart, err)
+		}
+	}
+}
+
 func TestAsyncWaitMistakes(t *testing.T) {
 	ask := Async(func(context.Context, int64) ([]int64, error) { return nil, nil })
 	err := runJob(t, nil, func(env *Environment) error {

@@ -166,6 +166,7 @@ func (j *JobMaster) workerHello(tm string, h *pb.WorkerHello) {
 var taskStates = map[pb.TaskState]scheduler.TaskState{
 	pb.TaskState_INITIALIZING: scheduler.TaskInitializing, pb.TaskState_RUNNING: scheduler.TaskRunning, pb.TaskState_END_OF_DATA: scheduler.TaskRunning,
 	pb.TaskState_FINISHED: scheduler.TaskFinished, pb.TaskState_CANCELED: scheduler.TaskCanceled, pb.TaskState_FAILED: scheduler.TaskFailed,
+	pb.TaskState_FAILING: scheduler.TaskCanceling,
 }
 
 func (j *JobMaster) taskState(tm string, m *pb.TaskStateChanged) {
@@ -176,7 +177,7 @@ func (j *JobMaster) taskState(tm string, m *pb.TaskStateChanged) {
 		return
 	}
 	ev := scheduler.TaskChanged{ID: id, State: st, EndOfData: m.GetState() == pb.TaskState_END_OF_DATA}
-	if st == scheduler.TaskFailed {
+	if st == scheduler.TaskFailed || st == scheduler.TaskCanceling {
 		f := failureOf(m.GetFailure())
 		ev.Failure = &f
 	}

@@ -48,7 +48,8 @@ type (
 		Attempt int
 		Slots   []Slot // at least as many as RequireSlots said
 	}
-	// TaskChanged is a report of a worker. EndOfData is RUNNING with all input processed.
+	// TaskChanged is a report of a worker. EndOfData is RUNNING with all input processed. CANCELING with a Failure is of a task that has
+	// failed and does not end: user code does not return.
 	TaskChanged struct {
 		ID        graph.ExecutionID
 		State     TaskState

@@ -47,7 +47,8 @@ func (m *model) draw() Event {
 		m.prepared = &p
 		return p
 	case 3, 4, 5:
-		return TaskChanged{ID: pick().ID, State: rapid.SampledFrom([]TaskState{TaskInitializing, TaskRunning, TaskFinished, TaskCanceled, TaskFailed}).Draw(t, "state")}
+		return TaskChanged{ID: pick().ID, State: rapid.SampledFrom([]TaskState{TaskInitializing, TaskRunning, TaskCanceling, TaskFinished, TaskCanceled, TaskFailed}).Draw(t, "state"),
+			Failure: &Failure{Message: "failed", Kind: "error"}}
 	case 6:
 		return TaskChanged{ID: pick().ID, State: TaskRunning, EndOfData: true}
 	case 7:

@@ -338,6 +338,12 @@ func (s *Scheduler) taskChanged(e TaskChanged) {
 		return // an earlier attempt, or told twice
 	}
 	st := s.byID[x.ID.Vertex].stage
+	if e.State == TaskCanceling { // it has failed, and is slow to end: all are told to, and killed in time
+		if e.Failure != nil && x.State != TaskCanceling {
+			s.fail(*e.Failure, x)
+		}
+		return
+	}
 	if e.EndOfData {
 		x.EndOfData = true
 		if s.batch {
@@ -355,6 +361,9 @@ func (s *Scheduler) taskChanged(e TaskChanged) {
 	}
 	switch e.State {
 	case TaskFailed:
+		if x.Failure != nil {
+			break // told before it had ended
+		}
 		f := Failure{Message: "task failed without a reason", Kind: "error"}
 		if e.Failure != nil {
 			f = *e.Failure

@@ -209,7 +209,7 @@ func (p *player) taskEvent(id graph.ExecutionID, state string, f Failure) TaskCh
 	if state == "END_OF_DATA" {
 		e.State, e.EndOfData = TaskRunning, true
 	}
-	if e.State == TaskFailed {
+	if e.State == TaskFailed || e.State == TaskCanceling {
 		e.Failure = &f
 	}
 	return e

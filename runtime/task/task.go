@@ -148,19 +148,27 @@ func (t *Task) Run() {
 
 // end releases what the task holds and reports its last state.
 func (t *Task) end(err error) {
-	t.cleanup(err)
 	switch {
 	case err == nil:
+		t.cleanup(err)
 		t.env.Report.State(t.d.Execution, pb.TaskState_FINISHED, nil)
 	case errors.Is(err, ErrCanceled):
+		t.cleanup(err)
 		t.env.Report.State(t.d.Execution, pb.TaskState_CANCELED, nil)
 	default:
 		f := t.describe(err)
 		// At info: the JobMaster warns of it, and in a local run both have one log.
 		t.log.Info().Str("kind", f.Kind).Str("operator", f.Operator).Str("detail", f.Detail).Msg(f.Message)
+		slow := time.AfterFunc(slowClose, func() { t.env.Report.State(t.d.Execution, pb.TaskState_FAILING, f) })
+		t.cleanup(err)
+		slow.Stop()
 		t.env.Report.State(t.d.Execution, pb.TaskState_FAILED, f)
 	}
 }
+
+// slowClose is how long the operators of a failed task may take to close before its failure is told without waiting for them: user code
+// may never return. The JobMaster then gives the task as long as one that it cancelled, and ends its worker.
+const slowClose = time.Second
 
 type panicError struct {
 	value any

@@ -2,12 +2,14 @@ package taskmanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -242,7 +244,7 @@ type InProcess struct {
 func (p InProcess) Launch(_ context.Context, spec LaunchSpec) (Process, error) {
 	lower, upper := rpc.Pipe[*pb.WorkerUp, *pb.WorkerDown]()
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &goroutine{link: upper, cancel: cancel, done: make(chan struct{})}
+	g := &goroutine{link: upper, cancel: cancel, done: make(chan struct{}), left: make(chan struct{})}
 	go func() {
 		defer close(g.done)
 		defer cancel()
@@ -270,15 +272,31 @@ type goroutine struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	exit   Exit
+	stop   sync.Once
+	left   chan struct{} // it was told to stop and did not
 }
 
 func (g *goroutine) Link(context.Context) (rpc.WorkerLink, error) { return g.link, nil }
 func (g *goroutine) PID() int                                     { return os.Getpid() }
-func (g *goroutine) Stop(time.Duration)                           { g.cancel() }
+
+// leaveAfter is the least time that a goroutine has to end. There is no way to kill one: what user code holds on to then stays until it
+// returns.
+const leaveAfter = 5 * time.Second
+
+func (g *goroutine) Stop(grace time.Duration) {
+	g.cancel()
+	g.stop.Do(func() { time.AfterFunc(max(grace, leaveAfter), func() { close(g.left) }) })
+}
 
 func (g *goroutine) Wait() Exit {
-	<-g.done
-	g.link.Close(nil)
-	<-g.link.Done()
-	return g.exit
+	select {
+	case <-g.done:
+		g.link.Close(nil)
+		<-g.link.Done()
+		return g.exit
+	case <-g.left:
+		err := errors.New("it did not end: user code in it does not return")
+		g.link.Close(err)
+		return Exit{Code: 1, Reason: err.Error()}
+	}
 }

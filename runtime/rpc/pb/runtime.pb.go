@@ -34,6 +34,7 @@ const (
 	TaskState_FINISHED               TaskState = 4
 	TaskState_CANCELED               TaskState = 5
 	TaskState_FAILED                 TaskState = 6
+	TaskState_FAILING                TaskState = 7 // it has failed, with this failure, and its operators are slow to close; FAILED follows, or never
 )
 
 // Enum value maps for TaskState.
@@ -46,6 +47,7 @@ var (
 		4: "FINISHED",
 		5: "CANCELED",
 		6: "FAILED",
+		7: "FAILING",
 	}
 	TaskState_value = map[string]int32{
 		"TASK_STATE_UNSPECIFIED": 0,
@@ -55,6 +57,7 @@ var (
 		"FINISHED":               4,
 		"CANCELED":               5,
 		"FAILED":                 6,
+		"FAILING":                7,
 	}
 )
 
@@ -3880,7 +3883,7 @@ const file_runtime_proto_rawDesc = "" +
 	"operatorId\x12\x18\n" +
 	"\asubtask\x18\x02 \x01(\x05R\asubtask\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason*\x7f\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason*\x8c\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fINITIALIZING\x10\x01\x12\v\n" +
@@ -3889,7 +3892,8 @@ const file_runtime_proto_rawDesc = "" +
 	"\bFINISHED\x10\x04\x12\f\n" +
 	"\bCANCELED\x10\x05\x12\n" +
 	"\n" +
-	"\x06FAILED\x10\x062\xaa\x02\n" +
+	"\x06FAILED\x10\x06\x12\v\n" +
+	"\aFAILING\x10\a2\xaa\x02\n" +
 	"\x10JobMasterService\x12`\n" +
 	"\x12ConnectTaskManager\x12!.thalweg.runtime.v1.TaskManagerUp\x1a#.thalweg.runtime.v1.TaskManagerDown(\x010\x01\x12`\n" +
 	"\x12ConnectCoordinator\x12!.thalweg.runtime.v1.CoordinatorUp\x1a#.thalweg.runtime.v1.CoordinatorDown(\x010\x01\x12R\n" +

@@ -113,7 +113,7 @@ cluster-clean: ## stop the cluster and remove all its files but the jars
 
 ##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)
 
-.PHONY: bench bench-nexmark bench-start
+.PHONY: bench bench-nexmark bench-start bench-latency
 bench: build ## throughput and memory of each case, both engines in turn: make bench [ARGS="-pairs 5 -cases chain -save"]
 	@go run ./bench/cmd/bench $(ARGS)
 
@@ -122,3 +122,6 @@ bench-nexmark: ## Nexmark, each query beside Flink: make bench-nexmark [ARGS="-c
 
 bench-start: build ## command to first record on YARN, both in turn, with the phases of ours: make bench-start [ARGS="-runs 3"]
 	@go run ./bench/cmd/start $(ARGS)
+
+bench-latency: build ## window's end to a reader of committed records at a third of the maximum load, both in turn: make bench-latency [ARGS="-loads 0.1,0.33,0.7"]
+	@go run ./bench/cmd/latency $(ARGS)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/thalweg/thalweg/bench/internal/flink"
 	"github.com/thalweg/thalweg/bench/internal/proc"
+	"github.com/thalweg/thalweg/bench/internal/yarnapp"
 	"github.com/thalweg/thalweg/test/eos"
 	"github.com/thalweg/thalweg/test/rig"
 )
@@ -178,77 +177,18 @@ func (k *kafkaCase) submit(ctx context.Context, side string, c testCase, name, o
 // job runs the application to its end. Its wall time is from when all tasks run until the ResourceManager has it finished; so is its
 // CPU time. What was used before is in Start.
 func (k *kafkaCase) job(ctx context.Context, side string, c testCase, out string) (s sample, err error) {
-	name := out
-	cmd := k.submit(ctx, side, c, name, out)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		return s, err
-	}
-	client := make(chan error, 1)
-	go func() { client <- cmd.Wait() }()
-	var app flink.Application
-	err = flink.Until(ctx, time.Minute, "the application", func(ctx context.Context) (ok bool, err error) {
-		app, ok, err = flink.Named(ctx, k.cluster, name)
-		return ok, err
-	})
-	if err != nil {
-		return s, errors.Join(err, <-client, fmt.Errorf("client: %.2000s", log.String()))
-	}
-	defer func() {
-		if err != nil {
-			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-			defer cancel()
-			err = errors.Join(err, flink.Kill(clean, k.cluster, app.ID))
-		}
-	}()
-	tracker := proc.Track(proc.Container(app.ID))
-	stopped := false
-	defer func() {
-		if !stopped {
-			tracker.Stop()
-		}
-	}()
-	rest := flink.Proxy(k.cluster, app.ID)
-	err = flink.Until(ctx, kafkaWait, "all tasks running", func(ctx context.Context) (bool, error) {
-		a, err := flink.App(ctx, k.cluster, app.ID)
-		if err == nil && a.Ended() {
-			return true, nil // seen below
-		}
-		ids, err := rest.Jobs(ctx)
-		if err != nil || len(ids) == 0 {
-			return false, err
-		}
-		j, err := rest.Job(ctx, ids[0])
-		return err == nil && j.Runs(), err
-	})
+	a, err := yarnapp.Launch(ctx, k.cluster, k.submit(ctx, side, c, out, out), out, kafkaWait)
 	if err != nil {
 		return s, err
 	}
-	began := time.Now()
-	s.Start = tracker.Usage().CPU.Seconds()
-	err = flink.Until(ctx, kafkaWait, "the end of "+app.ID, func(ctx context.Context) (bool, error) {
-		app, err = flink.App(ctx, k.cluster, app.ID)
-		return err == nil && app.Ended(), err
-	})
+	app, u, err := a.End(ctx, kafkaWait)
 	if err != nil {
 		return s, err
 	}
-	if app.FinalStatus != "SUCCEEDED" {
-		return s, fmt.Errorf("%s ended %s: %.2000s", app.ID, app.FinalStatus, app.Diagnostics)
-	}
-	s.Wall = float64(app.Finished-began.UnixMilli()) / 1000
-	// The processes may take a moment to end; what they use is theirs.
-	if err := flink.Until(ctx, 20*time.Second, "the end of the processes of "+app.ID, func(context.Context) (bool, error) { return tracker.Usage().Live == 0, nil }); err != nil {
-		return s, err
-	}
-	u := tracker.Stop()
-	stopped = true
+	s.Wall = float64(app.Finished-a.Began.UnixMilli()) / 1000
+	s.Start = a.Start.Seconds()
 	s.CPU, s.Peak = u.CPU.Seconds()-s.Start, float64(u.Peak)/(1<<20)
-	if err := <-client; err != nil {
-		return s, fmt.Errorf("client: %w: %.2000s", err, log.String())
-	}
-	s.Cluster = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	s.Cluster = a.Client().Seconds()
 	return s, nil
 }
 

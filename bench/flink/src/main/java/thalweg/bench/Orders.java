@@ -21,7 +21,10 @@ import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindo
 import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.util.Collector;
 
-/** order-totals on Flink: --brokers B --in T --out T --window SECONDS --bounded true|false. Exactly once. */
+/**
+ * order-totals on Flink: --brokers B --in T --out T --window SECONDS (or --window-ms MS) --out-of-orderness SECONDS --bounded true|false
+ * --guarantee exactly-once|at-least-once.
+ */
 public final class Orders {
     private Orders() {}
 
@@ -55,17 +58,19 @@ public final class Orders {
         }
         Properties p = new Properties();
         p.setProperty("transaction.timeout.ms", "600000");
-        env.fromSource(b.build(), WatermarkStrategy.<Purchase>forBoundedOutOfOrderness(Duration.ofSeconds(10))
+        Duration window = Duration.ofMillis(a.number("window-ms", 1000 * a.number("window", 60)));
+        env.fromSource(b.build(), WatermarkStrategy.<Purchase>forBoundedOutOfOrderness(Duration.ofSeconds(a.number("out-of-orderness", 10)))
                         .withTimestampAssigner((o, t) -> Instant.parse(o.occurred_at).toEpochMilli()).withIdleness(Duration.ofMinutes(1)), "orders")
                 .uid("orders")
                 .keyBy(o -> o.customer_id, Types.STRING)
-                .window(TumblingEventTimeWindows.of(Duration.ofSeconds(a.number("window", 60))))
+                .window(TumblingEventTimeWindows.of(window))
                 .aggregate(new Sum(), new Emit())
                 .uid("customer-totals")
                 .sinkTo(KafkaSink.<Total>builder()
                         .setBootstrapServers(a.get("brokers", "localhost:9092"))
                         .setKafkaProducerConfig(p)
-                        .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
+                        .setDeliveryGuarantee(a.get("guarantee", "exactly-once").equals("at-least-once")
+                                ? DeliveryGuarantee.AT_LEAST_ONCE : DeliveryGuarantee.EXACTLY_ONCE)
                         .setTransactionalIdPrefix("flink-" + a.get("out", "order-totals"))
                         .setRecordSerializer(KafkaRecordSerializationSchema.<Total>builder()
                                 .setTopic(a.get("out", "order-totals"))

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -146,6 +147,21 @@ func (splitting) ProcessElement(ctx *ProcessContext, v reading, out *Collector[r
 }
 func (splitting) Close() error { return nil }
 
+// ids emits what comes from where.
+type ids struct{}
+
+func (ids) Open(*TaskContext) error { return nil }
+func (ids) ProcessFirst(_ *ProcessContext, r reading, out *Collector[string]) error {
+	out.Collect(fmt.Sprint("left", r.ID))
+	return nil
+}
+
+func (ids) ProcessSecond(_ *ProcessContext, r reading, out *Collector[string]) error {
+	out.Collect(fmt.Sprint("right", r.ID))
+	return nil
+}
+func (ids) Close() error { return nil }
+
 // everyOperator is a program with operators of all kinds whose results do not depend on the order of records.
 func everyOperator(left, right []reading, o outputs) func(*Environment) error {
 	return func(env *Environment) error {
@@ -203,6 +219,20 @@ func everyOperator(left, right []reading, o outputs) func(*Environment) error {
 				out.Collect(fmt.Sprint(l.ID, r.ID))
 				return nil
 			}).SinkTo(o.sink("interval join"))
+		in.Join(other).Where(bySensor).EqualTo(bySensor).Window(TumblingEventTime(50 * time.Millisecond)).Apply(func(l, r reading) string {
+			return fmt.Sprint(l.ID, r.ID)
+		}).SinkTo(o.sink("window join"))
+		in.CoGroup(other).Where(bySensor).EqualTo(bySensor).Window(EventTimeSession(20 * time.Millisecond)).Process(
+			func(ctx *WindowContext[string], ls, rs iter.Seq[reading], out *Collector[string]) error {
+				out.Collect(fmt.Sprint(ctx.Key(), ctx.Window().Start.UnixMilli(), len(slices.Collect(ls)), len(slices.Collect(rs))))
+				return nil
+			}).SinkTo(o.sink("coGroup"))
+		in.Connect(other).Process(func() CoProcessFunction[reading, reading, string] { return ids{} }).SinkTo(o.sink("two inputs without keys"))
+		keyed.Window(TumblingEventTime(100*time.Millisecond)).Trigger(PurgingTrigger(EventTimeTrigger[reading]())).Count(func(k string, w TimeWindow, n int64) string {
+			return fmt.Sprint(k, w.Start.UnixMilli(), n)
+		}).SinkTo(o.sink("trigger"))
+		in.OrderedWait(Async(func(_ context.Context, r reading) ([]string, error) { return []string{fmt.Sprint(r.ID)}, nil }),
+			AsyncOptions[string]{Timeout: time.Minute}).SinkTo(o.sink("async"))
 		// A keyed stage behind another: its event times are those that the first one gave.
 		keyed.Window(TumblingEventTime(50*time.Millisecond)).Reduce(total).Map(func(r reading) reading { r.Sensor = r.Sensor[:1]; return r }).
 			KeyBy(bySensor).Window(TumblingEventTime(200*time.Millisecond)).ReduceApply(total, func(k string, w TimeWindow, r reading) string {

@@ -28,7 +28,7 @@ func (c *Context) onKeyEnd(fire func() error, reset func()) {
 func (c *Context) EndKey(op Operator) error {
 	w, ok := op.(interface{ Watermark(ts int64) error })
 	if !ok {
-		return fmt.Errorf("operator %s: %T takes no watermarks: it cannot run in BATCH (a bug)", c.Describe(), op)
+		return lastingError{fmt.Errorf("operator %s: %T takes no watermarks: it cannot run in BATCH (a bug)", c.Describe(), op)}
 	}
 	if err := w.Watermark(MaxWatermark); err != nil {
 		return err

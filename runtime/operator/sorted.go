@@ -48,7 +48,7 @@ func (t recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extsor
 	}
 	k, ok := keyer.(keyEncoder[T])
 	if !ok {
-		return nil, fmt.Errorf("operator: compose: sorted input without a key selector for %s (a bug)", t.Name())
+		return nil, lastingError{fmt.Errorf("operator: compose: sorted input without a key selector for %s (a bug)", t.Name())}
 	}
 	s := &sortedReader[T]{codec: t.codec, dst: r, key: k, sorter: extsort.New(cfg)}
 	s.gather = reader[T]{codec: t.codec, dst: gathering[T]{s}, valve: NewValve(channels)}

@@ -88,7 +88,7 @@ func coWindow[K comparable, A, B, R any](spec CoWindowSpec[K, A, B], fn func(*Wi
 			return nil, err
 		}
 		in := op.Input(0).(Receiver[TaggedUnion[A, B]])
-		return &coWindowOp[A, B]{Operator: op, ports: newPorts(
+		return &coWindowOp[A, B]{Operator: op, advance: in.Watermark, ports: newPorts(
 			func(v A, m Meta) error { return in.Process(TaggedUnion[A, B]{One: v}, m) },
 			func(v B, m Meta) error { return in.Process(TaggedUnion[A, B]{Two: v, Second: true}, m) },
 			in.Watermark, in.Idle)}, nil
@@ -123,9 +123,13 @@ func sidesContents[A, B any]() contents[TaggedUnion[A, B], bothSides[A, B]] {
 type coWindowOp[A, B any] struct {
 	Operator
 	ports[A, B]
+	advance func(ts int64) error
 }
 
 func (o *coWindowOp[A, B]) Input(i int) any { return o.ports.Input(i) }
+
+// Watermark is for the end of a key in BATCH (EndKey).
+func (o *coWindowOp[A, B]) Watermark(ts int64) error { return o.advance(ts) }
 
 // coUser runs a function over the records of both streams. It keeps no state.
 type coUser[K comparable, A, B, R any] struct {

@@ -233,10 +233,63 @@ func TestFlinksOldNames(t *testing.T) {
 		{"high-availability.zookeeper.quorum", "zk:2181"}: "leave it out: nothing here uses ZooKeeper",
 		{"nothing.of.the.kind.anywhere", "1"}:             "(thalweg config lists all)",
 		{"execution.checkpointing.intervall", "1"}:        `did you mean "execution.checkpointing.interval"?`,
+		{"restart-strategy.type", "Failure-Rate"}:         "there is no such strategy; restart-strategy.exponential-delay.attempts",
+		{"restart-strategy.failure-rate.delay", "1 s"}:    "there is no such strategy; restart-strategy.exponential-delay.attempts",
 		{"execution.state-recovery.claim-mode", "legacy"}: "no_claim leaves the savepoint alone",
 	} {
 		if err := Validate(Configuration{in[0]: in[1]}, Passthrough()...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v; want %s", in, err, want)
+		}
+	}
+}
+
+// Keys that users of Flink have in their configuration, and that are not here, say why; none is taken for a misspelling of another one.
+func TestFlinksKeysThatAreNotHere(t *testing.T) {
+	for _, key := range strings.Fields(`execution.checkpointing.max-concurrent-checkpoints execution.attached pipeline.jars taskmanager.network.memory.fraction
+		taskmanager.memory.network.fraction security.kerberos.login.keytab security.kerberos.login.principal security.kerberos.krb5-conf.path
+		security.kerberos.access.hadoopFileSystems security.delegation.tokens.enabled security.delegation.token.provider.hadoopfs.enabled security.ssl.internal.enabled
+		security.ssl.rest.enabled yarn.ship-files yarn.ship-archives yarn.application-master.port yarn.container-start-command-template yarn.flink-dist-jar
+		yarn.properties-file.location yarn.provided.lib.dirs yarn.provided.usrlib.dir yarn.classpath.include-user-jar yarn.security.kerberos.ship-local-keytab
+		yarn.security.appmaster.delegation.token.services pipeline.object-reuse pipeline.generic-types pipeline.cached-files
+		jobmanager.execution.failover-strategy jobmanager.scheduler jobmanager.adaptive-scheduler.resource-wait-timeout scheduler-mode jobmanager.rpc.address
+		rest.address rest.bind-address rest.flamegraph.enabled execution.checkpointing.snapshot-compression execution.checkpointing.aligned-checkpoint-timeout
+		execution.checkpointing.unaligned.enabled execution.checkpointing.local-backup.enabled state.backend.local-recovery execution.batch-shuffle-mode
+		slotmanager.number-of-slots.max slotmanager.max-total-resource.cpu slotmanager.redundant-taskmanager-num resourcemanager.job.timeout
+		cluster.evenly-spread-out-slots table.exec.state.ttl high-availability.zookeeper.quorum high-availability.type env.java.opts.all classloader.resolve-order
+		taskmanager.memory.task.heap.size taskmanager.memory.jvm-metaspace.size jobmanager.memory.jvm-overhead.fraction state.backend.rocksdb.memory.managed
+		external-resource.gpu.amount blob.server.port historyserver.web.port jobmanager.archive.fs.dir web.submit.enable web.cancel.enable fs.default-scheme
+		env.hadoop.conf.dir taskmanager.cpu.cores task.cancellation.timers.timeout`) {
+		var e *UnknownKeyError
+		if err := ValidateKeys(Configuration{key: "1"}, Passthrough()...); !errors.As(err, &e) || e.Nearest != "" || e.Reason == "" && e.Renamed == "" {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	for _, all := range []map[string]string{absent, absentFamilies} {
+		for key, reason := range all {
+			if reason == "" || strings.HasPrefix(reason, " ") || strings.HasSuffix(reason, ".") {
+				t.Errorf("%s: %q", key, reason)
+			}
+			if _, twice := renamed[key]; twice {
+				t.Errorf("%s is renamed and absent", key)
+			}
+			for known := range registry {
+				if _, family := absentFamilies[key]; key == known || family && strings.HasPrefix(known, key) {
+					t.Errorf("%s is an option (%s)", known, key)
+				}
+			}
+		}
+	}
+}
+
+// A near match is for a key that was misspelt, not for another one.
+func TestNearMatches(t *testing.T) {
+	for in, want := range map[string]string{
+		"paralelism.default": "parallelism.default", "rest.prt": "rest.port", "yarn.aplication.queu": "yarn.application.queue", "taskmanager.numberOfTaskSlot": "taskmanager.numberOfTaskSlots",
+		"execution.checkpoint.interval": "execution.checkpointing.interval", "execution.checkpointing.pause": "", "taskmanager.network.fraction": "", "rest.host": "",
+	} {
+		var e *UnknownKeyError
+		if err := unknownKey(in); !errors.As(err, &e) || e.Nearest != want {
+			t.Errorf("%s: %v, want %q", in, err, want)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func unknownKey(k string) error {
 	if len(k) > longest {
 		return &UnknownKeyError{Key: k}
 	}
-	best, bestDist := "", len(k)/3+2
+	best, bestDist := "", typos(k)+1
 	for _, known := range Keys() {
 		if d := distance(k, known); d < bestDist {
 			best, bestDist = known, d
@@ -55,6 +55,10 @@ func unknownKey(k string) error {
 	}
 	return &UnknownKeyError{Key: k, Nearest: best}
 }
+
+// typos is how many letters of a key may be wrong, missing or too many for it to be another one misspelt. More would take a key of Flink's
+// that is not here for the next best one that is.
+func typos(k string) int { return 1 + min(len(k)/10, 3) }
 
 // distance is the Levenshtein distance.
 func distance(a, b string) int {

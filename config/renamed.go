@@ -10,6 +10,7 @@ var counterpart = map[string]map[string]string{
 	"execution.target": {
 		"yarn-per-job": "; an application has one job: yarn-application", "yarn-session": "; there are no sessions yet: yarn-application has one job each", "remote": "; thalweg list -m host:port looks at what runs there",
 	},
+	"restart-strategy.type":               {"failure-rate": "; " + noFailureRate, "failurerate": "; " + noFailureRate},
 	"execution.state-recovery.claim-mode": {"legacy": "; Flink 2 has left out legacy: no_claim leaves the savepoint alone, too"},
 }
 
@@ -79,20 +80,28 @@ var renamedFamilies = map[string]string{
 	"jobmanager.memory.off-heap.":     " jobmanager.memory.process.size is the container, and the rest follows",
 	"akka.":                           " there is no Akka",
 	"pekko.":                          " there is no Pekko",
-	"restart-strategy.failure-rate.":  " there is no such strategy; restart-strategy.exponential-delay.attempts-before-reset-backoff bounds failures in a row",
+	"restart-strategy.failure-rate.":  " " + noFailureRate,
 	"execution.checkpointing.unalign": " checkpoints are aligned so far",
 }
 
 // flinks is what a key of Flink's is here: the present key, or the reason why there is none. Both are "" for others.
 func flinks(key string) (present, reason string) {
-	hint, ok := renamed[key]
-	for prefix, h := range renamedFamilies {
-		if !ok && strings.HasPrefix(key, prefix) {
-			hint = h
+	if hint, ok := renamed[key]; ok {
+		if reason, ok := strings.CutPrefix(hint, " "); ok {
+			return "", reason
 		}
+		return hint, ""
 	}
-	if reason, ok := strings.CutPrefix(hint, " "); ok {
+	if reason, ok := absent[key]; ok {
 		return "", reason
 	}
-	return hint, ""
+	longest := ""
+	for _, families := range []map[string]string{renamedFamilies, absentFamilies} {
+		for prefix, why := range families {
+			if strings.HasPrefix(key, prefix) && len(prefix) > len(longest) {
+				longest, reason = prefix, strings.TrimPrefix(why, " ")
+			}
+		}
+	}
+	return "", reason
 }

@@ -233,6 +233,11 @@ func (m *master) wait(ctx context.Context, d *dispatcher.Dispatcher, id graph.Jo
 	if f := r.Failure; status == resourcemanager.StatusFailed && f != nil && f.Kind == "taskmanager" && m.manager != nil {
 		diagnostics += m.exitOf(ctx, f.TaskManager)
 	}
+	if status == resourcemanager.StatusSucceeded && diagnostics == "" { // YARN keeps it, and the client shows it: nobody can ask this master any more
+		if det, err := d.Details(ctx, id); err == nil {
+			diagnostics = det.Totals()
+		}
+	}
 	if status == resourcemanager.StatusUndefined {
 		return outcome{}, fmt.Errorf("am: job %s was suspended: %s", id, diagnostics)
 	}

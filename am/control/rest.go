@@ -166,7 +166,9 @@ type JobOverview struct {
 	EndTime   int64          `json:"end-time"`
 	Duration  int64          `json:"duration"`
 	Tasks     map[string]int `json:"tasks"`
-	Problem   string         `json:"problem,omitempty"` // why it waits for containers; Jobs leaves it empty, AddProblem fills it in
+	// What AddProblem fills in, and Jobs leaves empty.
+	Problem     string `json:"problem,omitempty"`     // why it waits for containers
+	LastFailure string `json:"lastFailure,omitempty"` // why it restarts, fails or has failed: the newest failure, with its stack
 }
 
 // Runs reports whether the job is RUNNING with all its tasks.
@@ -182,13 +184,20 @@ func (r *REST) Jobs(ctx context.Context) ([]JobOverview, error) {
 	return o.Jobs, r.do(ctx, http.MethodGet, "/jobs/overview", nil, &o)
 }
 
-// AddProblem asks why a job that has not ended does not run fully. What cannot be learned is left empty.
+// AddProblem asks why a job does not run fully, or has failed. What cannot be learned is left empty.
 func (r *REST) AddProblem(ctx context.Context, j *JobOverview) {
-	if j.Runs() || ended(j.State) {
+	if j.Runs() || ended(j.State) && j.State != "FAILED" {
 		return
 	}
-	if d, err := r.Job(ctx, j.ID); err == nil && !d.Runs() {
+	if !ended(j.State) {
+		d, err := r.Job(ctx, j.ID)
+		if err != nil || d.Runs() {
+			return
+		}
 		j.Problem = d.Problem
+	}
+	if text, err := r.RootCause(ctx, j.ID); err == nil {
+		j.LastFailure = text
 	}
 }
 

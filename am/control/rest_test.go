@@ -253,6 +253,9 @@ func TestProblemsAndWhereToStart(t *testing.T) {
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		answer := `{"state":"CREATED","problem":"no room"}`
+		if strings.HasSuffix(r.URL.Path, "/exceptions") {
+			answer = `{"exceptionHistory":{"entries":[{"exceptionName":"boom"}]}}`
+		}
 		if strings.HasSuffix(r.URL.Path, "/config") {
 			answer = map[string]string{
 				"keep": `{"externalization":{"enabled":true,"delete_on_cancellation":false}}`,
@@ -266,14 +269,15 @@ func TestProblemsAndWhereToStart(t *testing.T) {
 	r := NewREST(h.URL, time.Minute)
 	defer r.Close()
 	for _, c := range []struct {
-		state   string
-		running int
-		want    string
-	}{{"RUNNING", 3, ""}, {"FINISHED", 0, ""}, {"RUNNING", 2, "no room"}, {"CREATED", 0, "no room"}} {
+		state         string
+		running       int
+		problem, fail string
+		asked         int
+	}{{"RUNNING", 3, "", "", 0}, {"FINISHED", 0, "", "", 0}, {"RUNNING", 2, "no room", "boom", 2}, {"CREATED", 0, "no room", "boom", 2}, {"FAILED", 0, "", "boom", 1}} {
 		asked = 0
 		j := JobOverview{ID: jobID, State: c.state, Tasks: map[string]int{"running": c.running, "total": 3}}
-		if r.AddProblem(t.Context(), &j); j.Problem != c.want || asked > len(c.want) {
-			t.Errorf("%+v: %q after %d questions", c, j.Problem, asked)
+		if r.AddProblem(t.Context(), &j); j.Problem != c.problem || j.LastFailure != c.fail || asked != c.asked {
+			t.Errorf("%+v: %q, %q after %d questions", c, j.Problem, j.LastFailure, asked)
 		}
 	}
 	for id, want := range map[string]bool{"keep": false, "drop": true, "none": true} {

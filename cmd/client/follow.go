@@ -36,6 +36,7 @@ type follower struct {
 	problems  problems
 	live      liveLine
 	printed   time.Time
+	seen      time.Time   // when the master told of the job first
 	unheard   time.Time   // since when the master does not answer; zero while it does
 	told      bool        // that it does not
 	answers   chan string // of the open question; nil when none is open
@@ -197,16 +198,6 @@ func troubled(state string) bool {
 	return state == "RESTARTING" || state == "FAILING" || state == "FAILED"
 }
 
-// oneLine is the first line of a text, bounded.
-func oneLine(s string) string {
-	const longest = 300
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + "..."
-	}
-	return s
-}
-
 // show tells what has changed, and how the job goes.
 func (f *follower) show(o observation) {
 	f.last = o
@@ -253,7 +244,10 @@ func (f *follower) show(o observation) {
 	if f.c.tty {
 		every = liveEvery
 	}
-	if f.c.json() || f.answers != nil || time.Since(f.printed) < every {
+	if f.seen.IsZero() {
+		f.seen = time.Now()
+	}
+	if f.c.json() || f.answers != nil || time.Since(f.printed) < every || !begun(o.job) && time.Since(f.seen) < plainEvery {
 		return
 	}
 	f.printed = time.Now()
@@ -263,6 +257,12 @@ func (f *follower) show(o observation) {
 		return
 	}
 	f.c.notef("%s", line)
+}
+
+// begun reports whether there is something to count: a line of zeros misleads when it is the only one of a short job.
+func begun(j *control.Job) bool {
+	running, total := j.Count()
+	return running > 0 || total == 0 || recordsIn(j) > 0
 }
 
 // heard tells when the master has not answered for some seconds, and when it does again.
@@ -331,7 +331,11 @@ func (f *follower) ended(app control.Application) error {
 			return err
 		}
 	} else {
-		f.c.printf("%s ended: %s after %s\n", app.ID, app.Final, round(time.Since(f.start)))
+		did := ""
+		if app.Succeeded() && app.Diagnostics != "" { // what it read and wrote
+			did = ": " + oneLine(app.Diagnostics)
+		}
+		f.c.printf("%s ended: %s after %s%s\n", app.ID, app.Final, round(time.Since(f.start)), did)
 	}
 	switch {
 	case app.Succeeded():

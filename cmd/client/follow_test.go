@@ -340,3 +340,25 @@ func TestTheLineCountsAtTheEdges(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A job that is over before anybody has seen it run ends with what it did, as its master told YARN, and not with a line of zeros.
+func TestAShortJobEndsWithItsNumbers(t *testing.T) {
+	k, s := newConsole(t), newStage(t, "CREATED", "RUNNING")
+	wait := k.follow(t, s)
+	<-s.lookedAt
+	s.end(yarnpb.FinalApplicationStatusProto_APP_SUCCEEDED)
+	out, _, err := wait()
+	if err != nil || !strings.Contains(out, "ended: SUCCEEDED after ") || !strings.HasSuffix(out, "s: what YARN says\n") {
+		t.Errorf("%q, %v", out, err)
+	}
+	read := control.Vertex{ID: "a", Parallelism: 4}
+	for want, v := range map[bool]control.Vertex{false: read, true: {ID: "a", Parallelism: 4, Tasks: map[string]int{"RUNNING": 1}}} {
+		if got := begun(&control.Job{State: "RUNNING", Vertices: []control.Vertex{v}}); got != want {
+			t.Errorf("%+v: %v", v, got)
+		}
+	}
+	read.Metrics.ReadRecords = 1
+	if !begun(&control.Job{State: "RUNNING", Vertices: []control.Vertex{read}}) {
+		t.Error("records, and nothing to show")
+	}
+}

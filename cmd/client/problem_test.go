@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/thalweg/thalweg/am/control"
 	"github.com/thalweg/thalweg/config"
@@ -131,20 +132,45 @@ func TestRefusalOfAJobThatDoesNotRun(t *testing.T) {
 }
 
 func TestListTellsTheProblem(t *testing.T) {
-	addr := troubledJob(t, "CREATED", false, false)
+	addr := troubledJob(t, "RESTARTING", false, false)
 	out, errs, code := thalweg(t, nil, "list", "-m", addr)
 	lines := strings.Split(out, "\n")
-	if code != 0 || len(lines) != 5 || !strings.Contains(lines[1], id) || lines[2] != "    problem: "+noRoom || !strings.Contains(lines[3], "f0f0") || strings.Index(lines[1], id) != strings.Index(lines[3], "f0f0") {
+	if code != 0 || len(lines) != 6 || !strings.Contains(lines[1], id) || lines[2] != "    why: Map (1/2): boom" || lines[3] != "    problem: "+noRoom ||
+		!strings.Contains(lines[4], "f0f0") || strings.Index(lines[1], id) != strings.Index(lines[4], "f0f0") {
 		t.Errorf("exit %d %q %q", code, out, errs)
 	}
 	out, errs, code = thalweg(t, nil, "list", "-m", addr, "-o", "json")
 	var row struct{ Jobs []map[string]any }
-	if err := json.Unmarshal([]byte(out), &row); err != nil || code != 0 || len(row.Jobs) != 2 || row.Jobs[0]["problem"] != noRoom {
+	if err := json.Unmarshal([]byte(out), &row); err != nil || code != 0 || len(row.Jobs) != 2 || row.Jobs[0]["problem"] != noRoom || row.Jobs[0]["lastFailure"] != "Map (1/2): boom\nat main.go:7" {
 		t.Errorf("exit %d %q %q %v", code, out, errs, err)
 	} else if _, ok := row.Jobs[1]["problem"]; ok {
 		t.Errorf("a job that has ended: %v", row.Jobs[1])
 	}
+	if out, _, _ = thalweg(t, nil, "list", "-m", troubledJob(t, "FAILED", false, false)); !strings.Contains(out, "\n    why: Map (1/2): boom\n") || strings.Contains(out, "problem") {
+		t.Errorf("a job that has failed: %q", out)
+	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// One line keeps what the user needs: the first mistake of a list, and the advice at the end of a long cause.
+func TestOneLine(t *testing.T) {
+	const cause = "kafka: topic orders partition 3 offset 17: record cannot be decoded: invalid character 'x' looking for beginning of value (kafka.OnDecodeError can skip such records or write them to a dead-letter topic)"
+	long := "Source: orders (1/4): " + strings.Repeat("v", 200) + cause
+	for in, want := range map[string]string{
+		" boom\nat main.go:7": "boom",
+		"ops: the graph has mistakes:\n  main.go:7: no sink\n  main.go:9: UID twice\n    of a and b\n  main.go:12: no key": "ops: the graph has mistakes: main.go:7: no sink (and 2 more)",
+		"the program ops did not build its job graph: ops: the graph has mistakes:\n  main.go:7: no sink":                  "the program ops did not build its job graph: ops: the graph has mistakes: main.go:7: no sink",
+		"panic:\ngoroutine 1\nmain.main": "panic: goroutine 1",
+		"only:":                          "only:", "only:\n\n": "only:", "": "",
+		long: long,
+	} {
+		if got := oneLine(in); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+	if got := oneLine(strings.Repeat("\u00e9", 5000) + cause); len(got) > longestLine+5 || !strings.HasSuffix(got, "dead-letter topic)") || !strings.Contains(got, " ... ") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
 }
 
 func TestNothingToList(t *testing.T) {

@@ -131,9 +131,16 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	if target == "local" && f.detached {
 		return &usageError{errors.New("-d: a job that runs on this machine ends with this command: use -t yarn-application, or the shell's & to go on")}
 	}
-	path, err := artifact.Resolve(ctx, name, artifact.Options{OnBuild: func(command string) { c.notef("building: %s", command) }})
+	building := false
+	path, err := artifact.Resolve(ctx, name, artifact.Options{OnBuild: func(command string) { building = true; c.notef("building: %s", command) }})
 	if err != nil {
 		return err
+	}
+	built := int64(0)
+	if building { // the submission's time is its own
+		built = time.Since(start).Milliseconds()
+		c.notef("built in %s", round(time.Since(start)))
+		start = time.Now()
 	}
 	if target == "local" {
 		return c.runLocal(ctx, cfg, path, args)
@@ -163,7 +170,7 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	if c.json() {
 		if err := c.emit(map[string]any{
 			"event": "submitted", "applicationId": res.ID.String(), "jobId": res.JobID, "name": res.Name, "webUrl": web, "sentBytes": res.Sent,
-			"stagingDirectory": res.Staging, "phases": res.Phases, "ms": time.Since(start).Milliseconds(),
+			"stagingDirectory": res.Staging, "phases": res.Phases, "ms": time.Since(start).Milliseconds(), "buildMs": built,
 		}); err != nil {
 			return err
 		}

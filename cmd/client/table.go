@@ -47,7 +47,7 @@ func (t *table) writeTo(out io.Writer) error {
 	return err
 }
 
-// writeTable writes a row a job. Below it stands what keeps the job from running, or why its application failed: in one line, or in whole.
+// writeTable writes a row a job. Below it stands why the job does not run, or why its application failed: in one line, or in whole.
 func writeTable(out io.Writer, rows []listed, whole bool) error {
 	t := newTable("APPLICATION", "NAME", "STATE", "JOB", "JOB STATE", "SINCE")
 	for _, r := range rows {
@@ -78,11 +78,16 @@ func writeJobs(out io.Writer, jobs []control.JobOverview) error {
 	return t.writeTo(out)
 }
 
+// problemLine says why a job does not run: its newest failure, and what it waits for.
 func problemLine(j control.JobOverview) string {
-	if text := oneLine(j.Problem); text != "" {
-		return "problem: " + text
+	var lines []string
+	if text := oneLine(j.LastFailure); text != "" {
+		lines = append(lines, "why: "+text)
 	}
-	return ""
+	if text := oneLine(j.Problem); text != "" {
+		lines = append(lines, "problem: "+text)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // why is what YARN says about an application that waits for its master, or that has ended otherwise than well.

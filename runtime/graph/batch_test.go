@@ -89,3 +89,18 @@ func TestCommittingSinkOfASharedChain(t *testing.T) {
 		t.Errorf("STREAMING: %v, %v", p, err)
 	}
 }
+
+// An operator without UID loses its state between two versions of a program, but where there are no savepoints there is nothing to lose.
+func TestMissingUIDsMatterToSavepointsOnly(t *testing.T) {
+	for mode, want := range map[Mode]int{Batch: 0, Streaming: 1} {
+		o := batchOptions()
+		o.Mode = mode
+		p, err := Translate(&StreamGraph{Name: "job", Nodes: []*Node{{Kind: "source", Name: "a", Source: true, Bounded: true, Stateful: true}}}, o)
+		if err != nil || len(p.Graph.Warnings) != want {
+			t.Errorf("%s: %v, %v; want %d warnings", mode.Name(), p.Graph.Warnings, err, want)
+		}
+		if tree := p.Graph.Tree(); !strings.HasPrefix(tree, "job: "+mode.Name()+", ") || p.Graph.Plan().RuntimeMode != mode.Name() {
+			t.Errorf("%s: %q", mode.Name(), tree)
+		}
+	}
+}

@@ -10,6 +10,8 @@ import (
 // does not have come after its own. Source: Flink JSONGenerator.
 type Plan struct {
 	Nodes []PlanNode `json:"nodes"`
+
+	RuntimeMode string `json:"runtime_mode"` // STREAMING or BATCH
 }
 
 // PlanNode is one operator.
@@ -40,7 +42,7 @@ type PlanEdge struct {
 
 // Plan returns the plan of g.
 func (g *JobGraph) Plan() Plan {
-	p := Plan{Nodes: []PlanNode{}}
+	p := Plan{Nodes: []PlanNode{}, RuntimeMode: g.Mode.Name()}
 	number := map[OperatorID]int{}
 	for _, v := range g.Vertices {
 		for _, o := range v.Operators {
@@ -111,7 +113,7 @@ func (g *JobGraph) Tree() string {
 		ops += len(v.Operators)
 		groups[v.SlotSharingGroup] = true
 	}
-	fmt.Fprintf(&b, "%s: %s in %s, %s\n", g.Name, counted(ops, "operator"), counted(len(g.Vertices), "task"), counted(g.Slots(), "slot"))
+	fmt.Fprintf(&b, "%s: %s, %s in %s, %s\n", g.Name, g.Mode.Name(), counted(ops, "operator"), counted(len(g.Vertices), "task"), counted(g.Slots(), "slot"))
 	for i := range g.Vertices {
 		v := &g.Vertices[i]
 		fmt.Fprintf(&b, "\n%d  parallelism %d, max parallelism %d", number[v.ID], v.Parallelism, v.MaxParallelism)

@@ -47,7 +47,7 @@ func TestPlanInFlinksForm(t *testing.T) {
 }
 
 func TestTree(t *testing.T) {
-	want := `job: 7 operators in 4 tasks, 4 slots
+	want := `job: STREAMING, 7 operators in 4 tasks, 4 slots
 
 1  parallelism 2, max parallelism 128, slot sharing group default
    Source: orders  (uid orders; NoWatermarks)

@@ -188,7 +188,7 @@ func (t *translation) check(g *StreamGraph) {
 			uids[n.UID] = n
 		} else if t.o.RequireUIDs {
 			t.fail(n, "the operator has no UID, and pipeline.auto-generate-uids is false; add .UID(...)")
-		} else if n.Stateful {
+		} else if n.Stateful && t.o.Mode != Batch { // BATCH has no savepoints
 			t.warns = append(t.warns, fmt.Sprintf("%s: %s keeps state but has no UID: a changed program may not find it in a savepoint; add .UID(...)", n.CallSite, n.Name))
 		}
 		if t.o.Mode == Batch && n.Source && !n.Bounded {

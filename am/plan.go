@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,9 +35,13 @@ const (
 type PlanError struct {
 	Program string
 	Text    string // the program's words
+	Help    string // what it showed, when it was asked for its help and did no more
 }
 
 func (e *PlanError) Error() string {
+	if e.Help != "" {
+		return fmt.Sprintf("the program %s showed its help, for which its arguments ask, and built no job graph", e.Program)
+	}
 	return fmt.Sprintf("the program %s did not build its job graph: %s", e.Program, e.Text)
 }
 
@@ -84,33 +89,41 @@ func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, &PlanError{r.Name, err.Error()}
+		return nil, &PlanError{Program: r.Name, Text: err.Error()}
 	}
 	text, rerr := io.ReadAll(io.LimitReader(out, maxGraph+1))
 	err = cmd.Wait()
+	if help := strings.TrimSpace(errout.String()); err == nil && len(text) == 0 && help != "" && asksForHelp(r.Config.Args) {
+		return nil, &PlanError{Program: r.Name, Help: help}
+	}
 	if r.Stderr != nil && err == nil { // what it says about a failure is the error
 		_, _ = r.Stderr.Write(errout.Bytes()) // only shows
 	}
 	switch {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, &PlanError{r.Name, fmt.Sprintf("it did not end within %s. The function given to stream.Main is called twice, to compare the two graphs, and must not do I/O or wait", limit)}
+		return nil, &PlanError{Program: r.Name, Text: fmt.Sprintf("it did not end within %s. The function given to stream.Main is called twice, to compare the two graphs, and must not do I/O or wait", limit)}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, &PlanError{r.Name, planText(err, errout.String())}
+		return nil, &PlanError{Program: r.Name, Text: planText(err, errout.String())}
 	case rerr != nil:
 		return nil, fmt.Errorf("am: plan: %w", rerr)
 	case len(text) > maxGraph:
-		return nil, &PlanError{r.Name, fmt.Sprintf("its graph is larger than %d bytes", maxGraph)}
+		return nil, &PlanError{Program: r.Name, Text: fmt.Sprintf("its graph is larger than %d bytes", maxGraph)}
 	}
 	var g graph.JobGraph
 	if err := json.Unmarshal(text, &g); err != nil {
-		return nil, &PlanError{r.Name, fmt.Sprintf("what it wrote is no graph (%v): its main must call stream.Main before it reads or writes anything", err)}
+		return nil, &PlanError{Program: r.Name, Text: fmt.Sprintf("what it wrote is no graph (%v): its main must call stream.Main before it reads or writes anything", err)}
 	}
 	if g.Protocol != version.Protocol {
 		return nil, &container.ProtocolError{What: "the program " + r.Name, Version: g.SDK, Protocol: g.Protocol}
 	}
 	return &g, nil
+}
+
+// asksForHelp reports whether Go's flag package takes one of the arguments for a wish for help.
+func asksForHelp(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--h" || a == "-help" || a == "--help" })
 }
 
 // planText is the program's message, with the exit code where it was not the one of a build that failed in order.
@@ -126,10 +139,14 @@ func planText(err error, errout string) string {
 	return err.Error() + ": " + text
 }
 
-// compact keeps the first lines and the last one of a long text: a usage message between two errors, or a stack below one.
+// compact keeps the first lines and the last one of a long text: a usage message between two errors, or a stack below one. Go's flag package
+// says an error, and the usage, before the program says the same error: that comes first then, and once.
 func compact(s string) string {
 	const first = 8
 	lines := strings.Split(strings.TrimSpace(s), "\n")
+	if last := len(lines) - 1; last > 0 && strings.HasSuffix(lines[last], lines[0]) {
+		lines[0], lines = lines[last], lines[:last]
+	}
 	if len(lines) > first+1 {
 		lines = append(append(lines[:first:first], "..."), lines[len(lines)-1])
 	}

@@ -38,13 +38,23 @@ func TestPlan(t *testing.T) {
 		"must call stream.Main":     "echo hello >&3",
 		"what it wrote is no graph": "exit 0",
 		"line 1\nline 2":            "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
-		"...\nline 40":              "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
+		"graph: job: build: flag -x is unknown\nUsage of job:\n  -y": "echo 'flag -x is unknown' >&2; echo 'Usage of job:' >&2; echo '  -y' >&2; echo 'job: build: flag -x is unknown' >&2; exit 2",
+		"...\nline 40": "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
 	} {
 		_, err := ask(t, script)
 		var p *PlanError
 		if !errors.As(err, &p) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "program job") {
 			t.Errorf("%s: %v, want %q", script, err, want)
 		}
+	}
+	var help *PlanError
+	program := filepath.Join(t.TempDir(), "helps")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho Usage >&2\n"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if _, err := Plan(t.Context(), PlanRequest{Path: program, Name: "job", Dir: t.TempDir(), Config: rpc.ProcessConfig{Args: []string{"a", "-h"}}}); !errors.As(err, &help) || help.Help != "Usage" ||
+		!strings.Contains(err.Error(), "showed its help") {
+		t.Errorf("asked for its help: %v", err)
 	}
 	var proto *container.ProtocolError
 	if _, err := ask(t, `echo '{"protocol":77,"sdk":"9.9"}' >&3`); !errors.As(err, &proto) || !strings.Contains(err.Error(), "9.9") {

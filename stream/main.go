@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -37,7 +38,8 @@ var sdkMarker = "thalweg.sdk.protocol=1;"
 // graph to file descriptor 3; coordinator and worker become that process of a running job. The arguments of the process are the
 // program's own; build finds them in Environment.Args.
 //
-// build must build the same graph each time: it runs in every process of the job.
+// build must build the same graph each time: it runs in every process of the job. When it returns flag.ErrHelp, which a FlagSet with
+// ContinueOnError returns for -h after it has shown the flags, the process ends in order, with exit code 0.
 func Main(name string, build func(env *Environment) error) {
 	os.Exit(run(name, build))
 }
@@ -60,7 +62,7 @@ func run(name string, build func(*Environment) error) int {
 	default:
 		err = fmt.Errorf("stream: unknown role %s=%q (%s)", rpc.EnvRole, role, sdkMarker)
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, flag.ErrHelp) { // build has shown its help
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -303,6 +304,16 @@ func TestUnknownRoleIsRefused(t *testing.T) {
 	t.Setenv("THALWEG_ROLE", "king")
 	if code := run("x", func(*Environment) error { return nil }); code != exitFailed {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A program that was asked for its help has shown it: that is no failure, in the role in which it runs here and in that of its plan.
+func TestHelpIsNoFailure(t *testing.T) {
+	for _, role := range []string{"", "plan"} {
+		t.Setenv("THALWEG_ROLE", role)
+		if code := run("x", func(*Environment) error { return fmt.Errorf("parse: %w", flag.ErrHelp) }); code != 0 {
+			t.Errorf("role %q: exit code %d", role, code)
+		}
 	}
 }
 

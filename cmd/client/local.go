@@ -110,6 +110,11 @@ func (c *cli) infoCommand() *cobra.Command {
 			}
 			defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 			g, err := am.Plan(cmd.Context(), am.PlanRequest{Path: path, Name: args[0], Dir: dir, Config: rpc.ProcessConfig{JobID: graph.NewID().String(), Config: cfg, Args: args[1:]}, Stderr: c.err})
+			var plan *am.PlanError
+			if errors.As(err, &plan) && plan.Help != "" {
+				c.notef("%s", plan.Help)
+				return nil
+			}
 			if err != nil {
 				if hint := misplaced(args[1:]); hint != "" {
 					err = fmt.Errorf("%w (%s)", err, hint)

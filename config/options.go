@@ -57,7 +57,7 @@ var (
 	TmpDirs               = listOption("io.tmp.dirs", "Local folders, comma separated; YARN's LOCAL_DIRS on YARN, the system's temporary folder else.")
 	HeartbeatInterval     = durationOption("heartbeat.interval", time.Second, "Between TaskManager and JobMaster. Flink's default is 10 s.", within(time.Millisecond, time.Hour))
 	HeartbeatTimeout      = durationOption("heartbeat.timeout", 10*time.Second, "Silence after which the other side counts as dead; longer than heartbeat.interval. Flink's default is 50 s.", from(10*time.Millisecond))
-	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local; on YARN a free one is taken.", between(0, 1<<16-1))
+	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local, 0 for any free one; when it is not set, the first free one of 8081 to 8100. On YARN a free one is taken (rest.bind-port).", between(0, 1<<16-1))
 	RestBindPort          = stringOption("rest.bind-port", "0", "Port of the REST interface on YARN; 0 takes a free one.").checked(ports)
 	WebRefreshInterval    = durationOption("web.refresh-interval", 3*time.Second, "How often the dashboard asks anew.", from(100*time.Millisecond))
 	CancellationTimeout   = durationOption("task.cancellation.timeout", 10*time.Second, "How long cancelled tasks may take to end before their worker process, which is of this job alone, is killed. Flink's default is 180 s, after which it ends the whole TaskManager.", from(time.Millisecond))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,7 +46,7 @@ func fileSystems() (*fs.Registry, error) {
 type LocalOptions struct {
 	Config map[string]string // configuration keys, as with -D
 	Args   []string          // the program's arguments
-	REST   string            // address of the REST interface, such as "localhost:8081" or "localhost:0"; "" for none
+	REST   string            // address of the REST interface, such as "localhost:8081", "localhost:0" or "localhost:8081-8100", of which a free one is taken; "" for none
 	Logger zerolog.Logger
 	// Started is called once the job runs, with the URL of the REST interface.
 	Started func(url string)
@@ -88,16 +90,21 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 		}
 	}
 	tuneGC(int64(config.TaskManagerMemory.Value(p.Graph.Config)))
+	ports := restPorts(p.Graph.Config)
 	res, err := runEmbedded(ctx, p, LocalOptions{
-		Args: args, REST: fmt.Sprintf("localhost:%d", config.RestPort.Value(p.Graph.Config)),
+		Args: args, REST: "localhost:" + ports,
 		Logger: logging.Console(os.Stderr, level),
 		Started: func(url string) {
-			fmt.Fprintf(os.Stderr, "%s runs on an embedded cluster; REST at %s\n", p.Graph.Name, url)
+			taken := ""
+			if first, _, ranged := strings.Cut(ports, "-"); ranged && !strings.HasSuffix(url, ":"+first) {
+				taken = " (port " + first + " is taken)"
+			}
+			fmt.Fprintf(os.Stderr, "%s runs on an embedded cluster; REST at %s%s\n", p.Graph.Name, url, taken)
 		},
 	})
-	if port := config.RestPort.Value(p.Graph.Config); errors.Is(err, syscall.EADDRINUSE) && port != 0 {
-		return fmt.Errorf("port %d, for the status page and REST interface of a job that runs here, is taken (by another such job?): "+
-			"set %s to another one, or to 0 for any free one: thalweg run -D%s=0 ..., or in config.yaml", port, config.RestPort.Key, config.RestPort.Key)
+	if errors.Is(err, syscall.EADDRINUSE) && ports != "0" {
+		return fmt.Errorf("port %s, for the status page and REST interface of a job that runs here, is taken (by another such job?): "+
+			"set %s to another one, or to 0 for any free one: thalweg run -D%s=0 ..., or in config.yaml", ports, config.RestPort.Key, config.RestPort.Key)
 	}
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -108,6 +115,18 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 	fmt.Fprintf(os.Stderr, "%s %s after %s\n", p.Graph.Name, res.State, res.End.Sub(res.Start).Round(10*time.Millisecond))
 	return nil
 }
+
+// restPorts are the ports of which a job that runs here takes a free one: rest.port alone when it is set, else that and those behind it.
+func restPorts(c config.Configuration) string {
+	port := config.RestPort.Value(c)
+	if config.RestPort.IsSet(c) {
+		return strconv.Itoa(port)
+	}
+	return fmt.Sprintf("%d-%d", port, port+localPorts-1)
+}
+
+// localPorts is how many jobs can run on a machine at the same time without a thought of their ports.
+const localPorts = 20
 
 func runEmbedded(ctx context.Context, p *graph.Program, o LocalOptions) (minicluster.Result, error) {
 	conf := config.Configuration(p.Graph.Config)

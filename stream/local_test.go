@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector/datagen"
+	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/rpc"
 )
 
@@ -142,5 +143,14 @@ func TestTimersAtTheEndOfTheInput(t *testing.T) {
 	})
 	if got := sorted(out); err != nil || len(got) != 2 || got[0] != got[1] || got[0] != "true" {
 		t.Errorf("%v %v", got, err)
+	}
+}
+
+// Several jobs run on a machine without a thought of their ports; a port that is set is meant.
+func TestRESTPorts(t *testing.T) {
+	for want, c := range map[string]config.Configuration{"8081-8100": {}, "8081": {"rest.port": "8081"}, "9000": {"rest.port": "9000"}, "0": {"rest.port": "0"}} {
+		if got := restPorts(c); got != want {
+			t.Errorf("%v: %s, want %s", c, got, want)
+		}
 	}
 }

@@ -25,7 +25,8 @@ type Options struct {
 	FS *fs.Registry
 	// TaskManagers is the number of TaskManagers; 0 takes as many as the job needs.
 	TaskManagers int
-	// RESTAddress is where REST listens, such as "localhost:8081"; "" turns it off, port 0 takes a free one.
+	// RESTAddress is where REST listens, such as "localhost:8081"; "" turns it off, port 0 takes a free one, and of a range, as in
+	// "localhost:8081-8100", the first that is free is taken.
 	RESTAddress string
 	// Dir holds checkpoints and, unless io.tmp.dirs says where, local state; "" takes a temporary folder, of io.tmp.dirs if set, that is
 	// removed at the end.

@@ -5,7 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/rest"
@@ -26,7 +32,7 @@ func (c *Cluster) checkFolder(ctx context.Context, field, uri string) (string, e
 func (c *Cluster) startREST(ctx context.Context) error {
 	h := rest.New(rest.Options{Dispatcher: c.Dispatcher, TaskManagers: c.Resources, Config: c.conf, Started: time.Now(), Logger: c.opts.Logger, CheckFolder: c.checkFolder,
 		Shutdown: func() { _ = c.Dispatcher.Cancel(c.JobID) }}) // ended already is fine
-	s, err := rest.Listen(ctx, c.opts.RESTAddress, h, c.opts.Logger)
+	s, err := listen(ctx, c.opts.RESTAddress, h, c.opts.Logger)
 	if err != nil {
 		return err
 	}
@@ -41,4 +47,24 @@ func (c *Cluster) startREST(ctx context.Context) error {
 	}
 	c.RESTURL = "http://" + net.JoinHostPort(host, port)
 	return nil
+}
+
+// listen takes the first free port of an address, which may name a range of them.
+func listen(ctx context.Context, address string, h http.Handler, log zerolog.Logger) (*rest.Server, error) {
+	host, ports, err := net.SplitHostPort(address)
+	first, last, ranged := strings.Cut(ports, "-")
+	if err != nil || !ranged {
+		return rest.Listen(ctx, address, h, log)
+	}
+	from, err := strconv.Atoi(first)
+	to, lerr := strconv.Atoi(last)
+	if err = errors.Join(err, lerr); err != nil || from > to {
+		return nil, fmt.Errorf("minicluster: REST address %s: no range of ports (%w)", address, err)
+	}
+	for port := from; ; port++ {
+		s, err := rest.Listen(ctx, net.JoinHostPort(host, strconv.Itoa(port)), h, log)
+		if port == to || !errors.Is(err, syscall.EADDRINUSE) {
+			return s, err
+		}
+	}
 }

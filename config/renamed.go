@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // counterpart are values of Flink's that an option does not have, by key, with what to use.
 var counterpart = map[string]map[string]string{
@@ -104,4 +108,26 @@ func flinks(key string) (present, reason string) {
 		}
 	}
 	return "", reason
+}
+
+// About tells of a key of Flink's that is not here, or a part of one: what it is called now, or why there is none. "" when there is nothing to
+// tell.
+func About(part string) string {
+	key := part
+	if present, reason := flinks(key); present == "" && reason == "" {
+		key = ""
+		for _, k := range slices.Sorted(maps.Keys(absent)) {
+			if len(part) > 2 && strings.Contains(strings.ToLower(k), strings.ToLower(part)) {
+				key = k
+				break
+			}
+		}
+	}
+	switch present, reason := flinks(key); {
+	case present != "":
+		return key + " is " + present + " now"
+	case reason != "":
+		return key + ": " + reason
+	}
+	return ""
 }

@@ -159,6 +159,9 @@ func (c *cli) configCommand() *cobra.Command {
 			if found {
 				return nil
 			}
+			if about := config.About(part); about != "" {
+				return &usageError{fmt.Errorf("config: no option has %q in its key: %s", args[0], about)}
+			}
 			hint := ""
 			if k := nearestKey(part); k != "" {
 				hint = fmt.Sprintf("; did you mean %q?", k)

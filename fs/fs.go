@@ -74,7 +74,20 @@ type FileSystem interface {
 type Opener func(ctx context.Context, u *url.URL) (FileSystem, error)
 
 // Registry maps schemes to openers. The zero value knows no scheme.
-type Registry struct{ openers map[string]Opener }
+type Registry struct {
+	openers map[string]Opener
+	root    string // scheme and authority of absolute paths without a scheme; "" for file://
+}
+
+// SetDefault makes absolute paths without a scheme those of the file system of uri, such as Hadoop's fs.defaultFS.
+func (r *Registry) SetDefault(uri string) error {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme == "" {
+		return fmt.Errorf("fs: default file system %q is no URI", uri)
+	}
+	r.root = u.Scheme + "://" + u.Host
+	return nil
+}
 
 // Register adds or replaces the opener of a scheme.
 func (r *Registry) Register(scheme string, o Opener) {
@@ -124,8 +137,12 @@ func Parse(uri string) (*url.URL, error) {
 	return u, nil
 }
 
-// Resolve opens the file system of uri and returns it with the path inside of it, as Parse finds them.
+// Resolve opens the file system of uri and returns it with the path inside of it, as Parse finds them. A plain
+// absolute path is one of the default file system: file://, unless SetDefault says otherwise.
 func (r *Registry) Resolve(ctx context.Context, uri string) (FileSystem, string, error) {
+	if strings.HasPrefix(uri, "/") {
+		uri = r.root + uri
+	}
 	u, err := Parse(uri)
 	if err != nil {
 		return nil, "", err

@@ -42,6 +42,24 @@ func fileSystems() (*fs.Registry, error) {
 	return reg, nil
 }
 
+// containerFileSystems are fileSystems for the processes of a job. In a container of YARN a path without scheme is one of Hadoop's default
+// file system, as for Flink: the local disk of a node is nobody's.
+func containerFileSystems() (*fs.Registry, error) {
+	reg, err := fileSystems()
+	if err != nil || os.Getenv("CONTAINER_ID") == "" || os.Getenv("HADOOP_CONF_DIR") == "" {
+		return reg, err
+	}
+	c, err := conf.Load()
+	if err != nil {
+		return nil, fmt.Errorf("stream: Hadoop's configuration: %w", err)
+	}
+	def, err := c.DefaultFS()
+	if err != nil {
+		return nil, fmt.Errorf("stream: Hadoop's configuration: %w", err)
+	}
+	return reg, reg.SetDefault(def)
+}
+
 // LocalOptions are the settings of RunLocal.
 type LocalOptions struct {
 	Config map[string]string // configuration keys, as with -D

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/thalweg/thalweg/connector/datagen"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector/datagen"
 	"github.com/thalweg/thalweg/runtime/rpc"
 )
 
@@ -152,5 +152,27 @@ func TestRESTPorts(t *testing.T) {
 		if got := restPorts(c); got != want {
 			t.Errorf("%v: %s, want %s", c, got, want)
 		}
+	}
+}
+
+// A path without scheme is on this machine's disk for a job that runs here, and in Hadoop's default file system in a container of YARN.
+func TestPathsWithoutScheme(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "core-site.xml"), []byte(`<configuration><property><name>fs.defaultFS</name><value>hdfs://nn.example:8020/</value></property></configuration>`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HADOOP_CONF_DIR", dir)
+	for container, want := range map[string]string{"": "file", "container_1_0001_01_000002": "hdfs://nn.example:8020"} {
+		t.Setenv("CONTAINER_ID", container)
+		reg, err := containerFileSystems()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, p, err := reg.Resolve(t.Context(), "/in/a")
+		if err != nil || p != "/in/a" || !strings.HasPrefix(f.URI(), want) {
+			t.Errorf("in %q: %v %s %v, want %s", container, f, p, err, want)
+			continue
+		}
+		_ = f.Close() // nothing is open
 	}
 }

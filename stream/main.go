@@ -237,7 +237,7 @@ func runWorker(ctx context.Context, name string, build func(*Environment) error,
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
-	reg, err := fileSystems()
+	reg, err := containerFileSystems()
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
@@ -260,7 +260,7 @@ func runCoordinator(ctx context.Context, name string, build func(*Environment) e
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
-	reg, err := fileSystems()
+	reg, err := containerFileSystems()
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}

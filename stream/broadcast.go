@@ -9,7 +9,8 @@ import (
 
 // BroadcastProcessFunction is a function over a stream and a broadcast stream; KeyedBroadcastProcessFunction over a keyed stream and a
 // broadcast one, with state and timers of the key. Only ProcessBroadcastElement can change broadcast state. newFn makes one instance per
-// subtask.
+// subtask. Their methods are those of ProcessFunction and KeyedProcessFunction, with ProcessElement(ctx *ReadOnlyContext (keyed:
+// *KeyedReadOnlyContext[K]), v T, out) and ProcessBroadcastElement(ctx *BroadcastContext (*KeyedBroadcastContext[K]), v B, out).
 type (
 	BroadcastProcessFunction[T, B, R any]                    = operator.BroadcastProcessFunction[T, B, R]
 	KeyedBroadcastProcessFunction[K comparable, T, B, R any] = operator.KeyedBroadcastProcessFunction[K, T, B, R]

@@ -6,7 +6,8 @@ import (
 )
 
 // CoProcessFunction is a function over two connected streams without keys; KeyedCoProcessFunction over two that are keyed alike, with
-// state and timers of the key. newFn makes one instance per subtask.
+// state and timers of the key. newFn makes one instance per subtask. Their methods are those of ProcessFunction and KeyedProcessFunction, with
+// ProcessFirst(ctx, v A, out) and ProcessSecond(ctx, v B, out) in place of ProcessElement.
 type (
 	CoProcessFunction[A, B, R any]                    = operator.CoProcessFunction[A, B, R]
 	KeyedCoProcessFunction[K comparable, A, B, R any] = operator.KeyedCoProcessFunction[K, A, B, R]

@@ -7,7 +7,8 @@ import (
 	"github.com/thalweg/thalweg/serde"
 )
 
-// Collector emits the results of a function.
+// Collector emits the results of a function. Its methods: Collect(v), with the event time of the record (or timer) that is processed, and
+// CollectAt(v, ms), with another one in milliseconds since 1970.
 type Collector[R any] = operator.Collector[R]
 
 // Stream is any stream of T: a DataStream or what embeds one.

@@ -37,14 +37,21 @@ func (s KeyedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamO
 }
 
 // KeyedProcessFunction is a function over a keyed stream with state and timers. newFn makes one instance per subtask; embed
-// NoTimers in functions that use none.
+// NoTimers in functions that use none. Its methods, each of which returns an error: Open(rt *RuntimeContext[K]),
+// ProcessElement(ctx *KeyedContext[K], v T, out *Collector[R]), OnTimer(ctx *KeyedContext[K], timer Timer, out *Collector[R]), Close().
 type KeyedProcessFunction[K comparable, T, R any] = operator.KeyedProcessFunction[K, T, R]
 
-// RuntimeContext, KeyedContext and Timer are what a KeyedProcessFunction works with; state.go has its state.
+// RuntimeContext, KeyedContext and Timer are what a KeyedProcessFunction works with.
 type (
+	// RuntimeContext is given to Open, where a function opens its state: ValueState[V](name, opts...), ListState[V](name, opts...),
+	// MapState[UK, V](name, opts...), ReducingState[V](name, fn, opts...), AggregatingState[T, A, R](name, aggregator, opts...). It also has
+	// the methods of TaskContext; operator state is opened by rt.TaskContext.ListState.
 	RuntimeContext[K comparable] = operator.RuntimeContext[K]
-	KeyedContext[K comparable]   = operator.KeyedContext[K]
-	Timer                        = operator.Timer
+	// KeyedContext has Key(), RegisterEventTimeTimer(t), RegisterProcessingTimeTimer(t), DeleteEventTimeTimer(t) and
+	// DeleteProcessingTimeTimer(t), and the methods of ProcessContext; Timestamp is the timer's time in OnTimer.
+	KeyedContext[K comparable] = operator.KeyedContext[K]
+	// Timer has the fields At time.Time and EventTime bool; it is one in processing time else.
+	Timer = operator.Timer
 )
 
 // NoTimers is embedded by process functions that register no timers and hold nothing to close.

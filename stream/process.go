@@ -5,12 +5,18 @@ import (
 )
 
 // ProcessFunction is a function over a stream without keys, with side outputs. newFn makes one instance per subtask; embed Plain in
-// functions that hold nothing to open or close.
+// functions that hold nothing to open or close. Its methods, each of which returns an error: Open(rt *TaskContext),
+// ProcessElement(ctx *ProcessContext, v T, out *Collector[R]), Close().
 type ProcessFunction[T, R any] = operator.ProcessFunction[T, R]
 
 // TaskContext and ProcessContext are what functions without keys work with.
 type (
-	TaskContext    = operator.TaskContext
+	// TaskContext is given to Open: Subtask(), Parallelism(), Attempt(), Logger() zerolog.Logger, Metrics() with Counter(name).Add(n) and
+	// Gauge(name, fn), the operator states ListState[V](name), UnionListState[V](name) and BroadcastState[UK, V](name), and
+	// RestoredCheckpoint() (id, ok).
+	TaskContext = operator.TaskContext
+	// ProcessContext is given with each record: Timestamp() (time.Time, ok), Watermark() (time.Time, ok), ProcessingTime() time.Time,
+	// Output(tag, v).
 	ProcessContext = operator.ProcessContext
 )
 

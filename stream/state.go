@@ -2,19 +2,33 @@ package stream
 
 import "github.com/thalweg/thalweg/runtime/operator"
 
-// Keyed state, opened by the methods of RuntimeContext of the same names; it is that of the current key. ListState is also what TaskContext
-// opens as operator state.
+// Keyed state, opened by the methods of RuntimeContext of the same names; it is that of the current key. Methods return an error too, except
+// those of broadcast state.
 type (
-	ValueState[V any]                           = operator.ValueState[V]
-	ListState[V any]                            = operator.ListState[V]
-	MapState[UK comparable, V any]              = operator.MapState[UK, V]
-	ReducingState[V any]                        = operator.ReducingState[V]
-	AggregatingState[T, R any]                  = operator.AggregatingState[T, R]
-	StateAggregator[T, A, R any]                = operator.StateAggregator[T, A, R]
-	KeyedState                                  = operator.KeyedState
-	StateOption                                 = operator.StateOption
-	StateTTLConfig                              = operator.StateTTLConfig
-	BroadcastState[K comparable, V any]         = operator.BroadcastState[K, V]
+	// ValueState has Value() (v V, found bool, err error), Update(v), Clear().
+	ValueState[V any] = operator.ValueState[V]
+	// ListState has Get() ([]V, error), Add(v), AddAll(vs), Update(vs), Clear(). It is also what TaskContext opens as operator state.
+	ListState[V any] = operator.ListState[V]
+	// MapState has Get(k) (v V, found bool, err error), Put(k, v), PutAll(m), Remove(k), Contains(k) (bool, error),
+	// ForEach(func(k UK, v V) error), Keys() ([]UK, error), Values() ([]V, error), IsEmpty() (bool, error), Clear().
+	MapState[UK comparable, V any] = operator.MapState[UK, V]
+	// ReducingState has Get() (v V, found bool, err error), Add(v), Clear().
+	ReducingState[V any] = operator.ReducingState[V]
+	// AggregatingState has Get() (r R, found bool, err error), Add(v T), Clear().
+	AggregatingState[T, R any] = operator.AggregatingState[T, R]
+	// StateAggregator is what an AggregatingState adds up with.
+	StateAggregator[T, A, R any] = operator.StateAggregator[T, A, R]
+	// KeyedState is any of them.
+	KeyedState = operator.KeyedState
+	// StateOption is an option of keyed state: WithTTL.
+	StateOption = operator.StateOption
+	// StateTTLConfig has the fields TTL time.Duration (required, a millisecond at least), UpdateType (OnCreateAndWrite by default),
+	// Visibility (NeverReturnExpired by default), CleanupFullSnapshot bool, CleanupIncrementally int (entries for each access, 0 is none),
+	// DisableCleanupInBackground bool.
+	StateTTLConfig = operator.StateTTLConfig
+	// BroadcastState has the methods of ReadOnlyBroadcastState, and Put(k, v), PutAll(m), Remove(k), Clear().
+	BroadcastState[K comparable, V any] = operator.BroadcastState[K, V]
+	// ReadOnlyBroadcastState has Get(k) (v V, found bool), Contains(k) bool, Len() int, ForEach(func(k K, v V) error) error.
 	ReadOnlyBroadcastState[K comparable, V any] = operator.ReadOnlyBroadcastState[K, V]
 )
 

@@ -23,6 +23,7 @@ build: ## static binaries: bin/thalweg, bin/thalweg-appmaster, bin/thalweg-taskm
 
 .PHONY: demo
 demo: ## the order-totals pipeline on an embedded cluster and broker, for a minute: make demo [ARGS="-for 10s"]
+	@echo "building the demo (the first time takes a minute or two) ..."
 	@go build -o bin/demo ./examples/demo && exec bin/demo $(ARGS) # not go run, which takes Ctrl-C for a failure
 
 ##@ tests (the real daemons are those of a cluster of their own, in .cluster-test; nothing of it is left)

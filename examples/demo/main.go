@@ -78,7 +78,7 @@ func parse(args []string, out io.Writer) (length time.Duration, verbose bool, er
 	return length, verbose, nil
 }
 
-type counts struct{ in, totals, cents atomic.Int64 }
+type counts struct{ in, totals, counted, cents atomic.Int64 }
 
 func demo(ctx context.Context, length time.Duration, verbose bool) error {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, inTopic, outTopic))
@@ -123,8 +123,8 @@ func demo(ctx context.Context, length time.Duration, verbose bool) error {
 	})
 	cancel()
 	err = errors.Join(err, <-errs, <-errs)
-	fmt.Printf("\nDone after %v: %d purchases in, %d totals out, %d.%02d in all.\n", time.Since(start).Round(time.Second),
-		n.in.Load(), n.totals.Load(), n.cents.Load()/100, n.cents.Load()%100)
+	fmt.Printf("\nDone after %v: %d purchases in; %d totals out, of %d purchases, %d.%02d in all. The other %d are in minutes that were still open.\n",
+		time.Since(start).Round(time.Second), n.in.Load(), n.totals.Load(), n.counted.Load(), n.cents.Load()/100, n.cents.Load()%100, max(0, n.in.Load()-n.counted.Load()))
 	return err
 }
 
@@ -182,6 +182,7 @@ func show(ctx context.Context, addr string, n *counts) error {
 				return
 			}
 			n.totals.Add(1)
+			n.counted.Add(t.Count)
 			n.cents.Add(t.Cents)
 			if _, ok := minutes[t.Start]; !ok {
 				order = append(order, t.Start)

@@ -94,7 +94,8 @@ func enriched(orders stream.DataStream[Order], service string) stream.SingleOutp
 }
 
 func order(n int64) Order {
-	return Order{n, strings.Repeat("x", int(n%7)) + "customer", 100 * n}
+	names := []string{"Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Margaret"}
+	return Order{n, names[n%int64(len(names))], 100 * n}
 }
 
 func build(env *stream.Environment) error {

@@ -62,5 +62,5 @@ func TestProgram(t *testing.T) {
 }
 
 func TestOnTheEmbeddedCluster(t *testing.T) {
-	localrun.Expect(t, build, []string{"-orders", "100"}, 100, "order 7 of customer (bronze)")
+	localrun.Expect(t, build, []string{"-orders", "100"}, 100, "order 7 of Ada (gold)")
 }

@@ -228,7 +228,7 @@ func everyOperator(left, right []reading, o outputs) func(*Environment) error {
 				return nil
 			}).SinkTo(o.sink("coGroup"))
 		in.Connect(other).Process(func() CoProcessFunction[reading, reading, string] { return ids{} }).SinkTo(o.sink("two inputs without keys"))
-		keyed.Window(TumblingEventTime(100*time.Millisecond)).Trigger(PurgingTrigger(EventTimeTrigger[reading]())).Count(func(k string, w TimeWindow, n int64) string {
+		keyed.Window(TumblingEventTime(100 * time.Millisecond)).Trigger(PurgingTrigger(EventTimeTrigger[reading]())).Count(func(k string, w TimeWindow, n int64) string {
 			return fmt.Sprint(k, w.Start.UnixMilli(), n)
 		}).SinkTo(o.sink("trigger"))
 		in.OrderedWait(Async(func(_ context.Context, r reading) ([]string, error) { return []string{fmt.Sprint(r.ID)}, nil }),

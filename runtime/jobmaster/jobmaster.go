@@ -295,7 +295,13 @@ func (j *JobMaster) failInit(f scheduler.Failure) {
 
 func (j *JobMaster) recordFailure(e scheduler.FailureRecorded) {
 	f := e.Failure
-	j.log.Warn().Bool("root", e.Root).Str("task", f.Task).Str("container_id", f.TaskManager).Str("kind", f.Kind).Str("failure", f.Message).Str("detail", f.Detail).Msg("failure")
+	line := j.log.Warn().Bool("root", e.Root).Str("kind", f.Kind)
+	for _, s := range [...]struct{ key, value string }{{"task", f.Task}, {"container_id", f.TaskManager}, {"failure", f.Message}, {"detail", f.Detail}} {
+		if s.value != "" { // a failure of the job as a whole has no place
+			line = line.Str(s.key, s.value)
+		}
+	}
+	line.Msg("failure")
 	at := 0
 	if e.Root {
 		// The cause of the root that is there already, of the same attempt: it takes its place, and the other one came with it.

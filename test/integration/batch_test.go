@@ -320,6 +320,7 @@ func TestBatchWithoutMaster(t *testing.T) {
 			if len(masters) != 1 {
 				t.Fatalf("masters %v", masters)
 			}
+			b.awaitReported(4)
 			if !c.alone {
 				masters = append(masters, parent(t, b.elsewhere(pids)))
 			}

@@ -182,6 +182,7 @@ func TestNextAttemptHasTheSameContainers(t *testing.T) {
 	if len(before) != 3 || len(masters) != 1 {
 		t.Fatalf("TaskManagers %v, masters %v", before, masters)
 	}
+	j.awaitReported(1 + len(before))
 	if err := syscall.Kill(masters[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +204,17 @@ func TestNextAttemptHasTheSameContainers(t *testing.T) {
 		t.Errorf("%s/%s: %s", a.State, a.Final, a.Diagnostics)
 	}
 	noOpenTransactions(t, k, txn)
+}
+
+// awaitReported waits until the ResourceManager has heard from the nodes that n containers of the first attempt run. It kills a younger one
+// with its application master.
+func (j *job) awaitReported(n int) {
+	j.t.Helper()
+	attempt := strings.Replace(j.app, "application_", "appattempt_", 1) + "_000001"
+	until(j.t, patience, fmt.Sprintf("%d containers that the ResourceManager knows to run", n), func() (bool, error) {
+		text, err := cluster.YarnCLI(j.t.Context(), "container", "-list", attempt)
+		return strings.Count(text, "RUNNING") >= n, err
+	})
 }
 
 // One partition, two subtasks, no discovery: the surplus one has nothing to read for ever. While the other is idle, nothing may become late.

@@ -490,8 +490,8 @@ func TestOptionFaultsAreReportedAllAtOnce(t *testing.T) {
 			t.Errorf("source: %v lacks %q", err, w)
 		}
 	}
-	err = kafka.Sink[string](text{}, kafka.ExactlyOnce(""), kafka.TransactionTimeout(0), kafka.KeyFunc(func(int) []byte { return nil })).(connector.Validator).Validate()
-	for _, w := range []string{"no brokers", "no topic", "needs a transactional id prefix", "TransactionTimeout is 0s", "KeyFunc is a func(int) []uint8"} {
+	err = kafka.Sink[string](text{}, kafka.ExactlyOnce(""), kafka.TransactionTimeout(0), kafka.Linger(-1), kafka.KeyFunc(func(int) []byte { return nil })).(connector.Validator).Validate()
+	for _, w := range []string{"no brokers", "no topic", "needs a transactional id prefix", "TransactionTimeout is 0s", "Linger is -1ns", "KeyFunc is a func(int) []uint8"} {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("sink: %v lacks %q", err, w)
 		}

@@ -17,6 +17,7 @@ import (
 func producerOptions(cfg *sinkConfig) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(cfg.linger),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(1 << 15),
 		kgo.MaxBufferedBytes(32 << 20),

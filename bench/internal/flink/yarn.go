@@ -99,7 +99,7 @@ func Named(ctx context.Context, c *rig.Cluster, name string) (a Application, ok 
 			App []Application `json:"app"`
 		} `json:"apps"`
 	}
-	if err := NewREST(c.ResourceManagerWeb).Get(ctx, "/ws/v1/cluster/apps?limit=20", &r); err != nil {
+	if err := NewREST(c.ResourceManagerWeb).Get(ctx, "/ws/v1/cluster/apps?deSelects=resourceRequests", &r); err != nil {
 		return a, false, err
 	}
 	for _, a := range r.Apps.App {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -29,15 +30,31 @@ type AsyncOptions[R any] struct {
 // RetryFixed calls the function up to maxAttempts times in all, delay apart, while it returns an error; set OnResult and OnError for a
 // choice.
 func RetryFixed[R any](maxAttempts int, delay time.Duration) AsyncRetry[R] {
-	return AsyncRetry[R]{MaxAttempts: maxAttempts, Delay: func(int) time.Duration { return delay }}
+	r := AsyncRetry[R]{MaxAttempts: maxAttempts, Delay: func(int) time.Duration { return delay }}
+	switch {
+	case maxAttempts < 1:
+		r.Err = fmt.Errorf("RetryFixed: %d attempts: there must be 1 at least", maxAttempts)
+	case delay < 0:
+		r.Err = fmt.Errorf("RetryFixed: the delay is %v: it must not be negative", delay)
+	}
+	return r
 }
 
 // RetryExponential is RetryFixed with delays that grow from initial by multiplier up to longest.
 func RetryExponential[R any](maxAttempts int, initial, longest time.Duration, multiplier float64) AsyncRetry[R] {
-	return AsyncRetry[R]{MaxAttempts: maxAttempts, Delay: func(attempts int) time.Duration {
+	r := AsyncRetry[R]{MaxAttempts: maxAttempts, Delay: func(attempts int) time.Duration {
 		d := float64(initial) * math.Pow(multiplier, float64(attempts-1))
 		return time.Duration(min(d, float64(longest)))
 	}}
+	switch {
+	case maxAttempts < 1:
+		r.Err = fmt.Errorf("RetryExponential: %d attempts: there must be 1 at least", maxAttempts)
+	case initial <= 0 || longest < initial:
+		r.Err = fmt.Errorf("RetryExponential: delays from %v up to %v: the first must be positive, and not above the longest", initial, longest)
+	case !(multiplier >= 1) || math.IsInf(multiplier, 0): // NaN is neither
+		r.Err = fmt.Errorf("RetryExponential: the multiplier is %v: it must be 1 at least", multiplier)
+	}
+	return r
 }
 
 // Async makes an AsyncFunction of a function that holds nothing to open or close.
@@ -82,7 +99,9 @@ func asyncWait[T, R any](s DataStream[T], newFn func() AsyncFunction[T, R], opts
 		opts.Capacity = 100
 	}
 	r := opts.Retry
-	if r.MaxAttempts < 0 || r.MaxAttempts > 1 && r.Delay == nil {
+	if r.Err != nil {
+		s.env.mistake("%s: %v", name, r.Err)
+	} else if r.MaxAttempts < 0 || r.MaxAttempts > 1 && r.Delay == nil {
 		s.env.mistake("%s: Retry needs MaxAttempts (%d) of at least 1 and a Delay", name, r.MaxAttempts)
 	}
 	out := next[T, R](s, "async", "Async "+name, operator.AsyncWait(newFn, operator.AsyncOptions[R]{

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"reflect"
+
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -170,6 +172,9 @@ func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
 		s.env.mistake("KeyBy: %v", err)
 		return k
 	}
+	if mayDiffer(reflect.TypeFor[K]()) {
+		fn = equalToItself(k.site, fn)
+	}
 	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec}
 	if t, err := operator.TypeOf[K](); err == nil {
 		k.keyType = t.Name()
@@ -183,11 +188,7 @@ func (s DataStream[T]) SinkTo(sink connector.Sink[T]) DataStreamSink[T] {
 		s.env.need(false, "the sink")
 		return DataStreamSink[T]{s.env, s.env.add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", In: s.edges(0)})}
 	}
-	if v, ok := sink.(connector.Validator); ok {
-		if err := v.Validate(); err != nil {
-			s.env.mistake("sink: %v", err)
-		}
-	}
+	s.env.validate("sink", sink)
 	n := s.env.add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", Stateful: true, In: s.edges(0), Impl: operator.Sink(sink)})
 	if c := operator.SinkCoordinator(sink); c != nil {
 		n.Coordinated, n.Coordinator = true, c

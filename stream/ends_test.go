@@ -48,7 +48,7 @@ func TestHowFunctionsEnd(t *testing.T) {
 		{"panics while closing", "panic in operator Sink: Unnamed", same, func(context.Context) error { panic("no") }},
 		{"ends the goroutine", "runtime.Goexit", func(int64) int64 { runtime.Goexit(); return 0 }, func(context.Context) error { return nil }},
 		{"ends the goroutine while closing", "runtime.Goexit", same, func(context.Context) error { runtime.Goexit(); return nil }},
-		{"panics with bytes that are no text", "panic in operator Map, subtask 1/1: bad ", func(int64) int64 { panic("bad \xff\xfe") }, func(context.Context) error { return nil }},
+		{"panics with bytes that are no text", "subtask 1/1: bad ", func(int64) int64 { panic("bad \xff\xfe") }, func(context.Context) error { return nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := run(t, c.mapped, c.end)

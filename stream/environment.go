@@ -226,11 +226,7 @@ func (e *Environment) FromSource[T any](src connector.Source[T], wm WatermarkStr
 		e.need(false, "the source")
 		return DataStreamSource[T]{output[T](e, e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true}))}
 	}
-	if v, ok := src.(connector.Validator); ok {
-		if err := v.Validate(); err != nil {
-			e.mistake("source %q: %v", name, err)
-		}
-	}
+	e.validate(fmt.Sprintf("source %q", name), src)
 	n := e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true, Stateful: true, Coordinated: true,
 		Bounded: src.Boundedness() == connector.Bounded, Detail: wm.String(),
 		Impl: operator.Source(src, wm.watermarks()), Coordinator: operator.SourceCoordinator(src, wm.watermarks())})

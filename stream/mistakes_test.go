@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"context"
 	"errors"
+	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/connector/datagen"
 )
 
 type stopwatch struct {
@@ -27,6 +30,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 	first := func(a, _ click) click { return a }
 	same := func(i int) int { return i }
 	watches := func(env *Environment) DataStreamSource[stopwatch] { return env.FromCollection(stopwatch{}) }
+	echo := Async(func(_ context.Context, v int) ([]int, error) { return []int{v}, nil })
 	joined := func(env *Environment) JoinEqualTo[int, int, int] {
 		return ints(env).Join(ints(env)).Where(same).EqualTo(same)
 	}
@@ -55,6 +59,24 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		}},
 		"trigger that cannot be": {"trigger count 0 is not positive", func(e *Environment) {
 			joined(e).Window(GlobalWindows()).Trigger(CountTrigger[TaggedUnion[int, int]](0)) // wrong
+		}},
+		"evictor's threshold": {"evictor threshold is not a number", func(e *Environment) {
+			keyed(e).Window(GlobalWindows()).Evictor(DeltaEvictor(math.NaN(), func(int, int) float64 { return 0 })) // wrong
+		}},
+		"no attempts": {"OrderedWait: RetryFixed: 0 attempts: there must be 1 at least", func(e *Environment) {
+			ints(e).OrderedWait(echo, AsyncOptions[int]{Timeout: 1e9, Retry: RetryFixed[int](0, 1)}) // wrong
+		}},
+		"negative delay": {"UnorderedWait: RetryFixed: the delay is -1ns", func(e *Environment) {
+			ints(e).UnorderedWait(echo, AsyncOptions[int]{Timeout: 1e9, Retry: RetryFixed[int](2, -1)}) // wrong
+		}},
+		"delays without growth": {"RetryExponential: the multiplier is NaN", func(e *Environment) {
+			ints(e).OrderedWait(echo, AsyncOptions[int]{Timeout: 1e9, Retry: RetryExponential[int](2, 1, 2, math.NaN())}) // wrong
+		}},
+		"delays that shrink": {"RetryExponential: delays from 2s up to 1s", func(e *Environment) {
+			ints(e).OrderedWait(echo, AsyncOptions[int]{Timeout: 1e9, Retry: RetryExponential[int](2, 2*time.Second, time.Second, 2)}) // wrong
+		}},
+		"source with two faults": {`source "numbers": datagen: Splits is 0`, func(e *Environment) {
+			e.FromSource(datagen.Source(func(n int64) int64 { return n }, datagen.Count(-1), datagen.Splits(0)), NoWatermarks[int64](), "numbers") // wrong
 		}},
 		"negative lateness": {"allowed lateness -1s is negative", func(e *Environment) {
 			keyed(e).Window(TumblingEventTime(1e9)).AllowedLateness(-time.Second) // wrong
@@ -165,5 +187,34 @@ func TestStateNamedTwice(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), `state "total" is opened as ValueState[int64] at mistakes_test.go:`) || !strings.Contains(err.Error(), "and as MapState") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What only a record can tell fails the job, with the operator and the line of the call that made it.
+func TestFailuresNameTheCall(t *testing.T) {
+	never := Async(func(ctx context.Context, _ float64) ([]float64, error) { <-ctx.Done(); return nil, ctx.Err() })
+	add := func(a, b float64) float64 { return a + b }
+	self := func(v float64) float64 { return v }
+	for want, build := range map[string]func(s DataStreamSource[float64]) DataStream[float64]{
+		"operator Async OrderedWait at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.OrderedWait(never, AsyncOptions[float64]{Timeout: 20 * time.Millisecond}).DataStream
+		},
+		"operator TumblingEventTimeWindows (uid sums) at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.KeyBy(func(float64) int { return 1 }).Window(TumblingEventTime(time.Second)).Reduce(add).UID("sums").DataStream
+		},
+		"operator Source: Collection Source at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.PartitionCustom(func(float64, int) int { return 7 }, self).Map(self).DataStream
+		},
+		"KeyBy at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] { // two of them would be two keys, and neither found again
+			return s.KeyBy(func(v float64) [2]float64 { return [2]float64{v, math.NaN()} }).Reduce(add).DataStream
+		},
+	} {
+		err := runJob(t, nil, func(env *Environment) error {
+			build(env.FromCollection(1.0, 2.0)).SinkTo(&collect[float64]{})
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/thalweg/thalweg/connector"
 )
 
 // errNoEnvironment is the mistake of a stream that has no Environment to tell it to; program recovers it.
@@ -59,6 +61,22 @@ func isNil(v any) bool {
 	}
 	r := reflect.ValueOf(v)
 	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}
+
+// validate notes the faults that a source or sink finds in itself, each with its place.
+func (e *Environment) validate(what string, c any) {
+	v, ok := c.(connector.Validator)
+	if !ok {
+		return
+	}
+	err := v.Validate()
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range all.Unwrap() {
+			e.mistake("%s: %v", what, err)
+		}
+	} else if err != nil {
+		e.mistake("%s: %v", what, err)
+	}
 }
 
 // strategy notes the mistakes of a watermark strategy.

@@ -148,7 +148,7 @@ func TestContractViolationsEndTheJob(t *testing.T) {
 		env.FromSource[int64](astray{datagen.Source(func(n int64) int64 { return n }, datagen.Count(9))}, NoWatermarks[int64](), "orders").SinkTo(&collect[int64]{})
 		return nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "Source: orders") || !strings.Contains(err.Error(), `rule "subtask"`) {
+	if err == nil || !strings.Contains(err.Error(), "Source: orders at sources_test.go:") || !strings.Contains(err.Error(), `rule "subtask"`) {
 		t.Error(err)
 	}
 }

@@ -275,7 +275,10 @@ func TimeEvictor[T any](d time.Duration) WindowEvictor[T] {
 // DeltaEvictor keeps the records whose delta to the last one of the window is below threshold.
 func DeltaEvictor[T any](threshold float64, delta func(old, last T) float64) WindowEvictor[T] {
 	e := WindowEvictor[T]{make: func(after bool) Evictor[T] { return operator.NewDeltaEvictor(threshold, delta, after) }}
-	if delta == nil {
+	switch {
+	case math.IsNaN(threshold):
+		e.err = fmt.Errorf("evictor threshold is not a number")
+	case delta == nil:
 		e.err = fmt.Errorf("DeltaEvictor needs a delta function")
 	}
 	return e

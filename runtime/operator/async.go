@@ -36,6 +36,7 @@ type AsyncRetry[R any] struct {
 	Delay       func(attempts int) time.Duration // before the next, after so many
 	OnResult    func(results []R) bool           // retry these results; nil for none
 	OnError     func(err error) bool             // retry this error; nil for every one, when OnResult is nil too
+	Err         error                            // a mistake of who made it, told where it is used
 }
 
 func (r *AsyncRetry[R]) again(attempts int, results []R, err error) bool {

@@ -43,7 +43,8 @@ type Context struct {
 	Services
 	ID                 graph.OperatorID
 	Name, UID          string
-	Index              int // position in the chain, head first
+	CallSite           string // file:line of the user's call; "" when it is not known
+	Index              int    // position in the chain, head first
 	JobID, JobName     string
 	Files              *fs.Registry
 	Subtask            int
@@ -77,13 +78,16 @@ type Marker struct{ Current int }
 // Enter notes that user code of this operator runs from here.
 func (c *Context) Enter() { c.Mark.Current = c.Index }
 
-// Describe is "name (uid), subtask i/n" for errors.
+// Describe is "name (uid) at file:line, subtask i/n" for errors.
 func (c *Context) Describe() string {
-	uid := ""
+	text := c.Name
 	if c.UID != "" {
-		uid = " (uid " + c.UID + ")"
+		text += " (uid " + c.UID + ")"
 	}
-	return fmt.Sprintf("%s%s, subtask %d/%d", c.Name, uid, c.Subtask+1, c.Parallelism)
+	if c.CallSite != "" {
+		text += " at " + c.CallSite
+	}
+	return fmt.Sprintf("%s, subtask %d/%d", text, c.Subtask+1, c.Parallelism)
 }
 
 // UserError is a failure of user code.

@@ -148,25 +148,25 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 			if !c.checked {
 				env.Parallelism, env.Logger = par, log
 				if err := safely(func() error { return half.Preflight(ctx, env) }); err != nil {
-					c.fail(op.Name, fmt.Errorf("operator %s: %w", op.Name, err), true)
+					c.fail(op.Name, fmt.Errorf("operator %s: %w", where(op), err), true)
 					return
 				}
 			}
 			if !meant(op.ID) {
 				continue
 			}
-			e := &enumerator{c: c, id: op.ID, attempt: m.GetAttempt(), name: op.Name, parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
+			e := &enumerator{c: c, id: op.ID, attempt: m.GetAttempt(), name: op.Name, where: where(op), parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
 			e.ctx, e.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each enumerator
 			err := safely(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
 			if err != nil {
 				e.cancel()
-				c.fail(op.Name, fmt.Errorf("operator %s: %w", op.Name, err), false)
+				c.fail(op.Name, fmt.Errorf("operator %s: %w", where(op), err), false)
 				return
 			}
 			if e.e == nil {
 				e.cancel()
 				if half.Alignment() != nil {
-					c.fail(op.Name, fmt.Errorf("operator %s: watermark alignment needs a source that has an enumerator", op.Name), true)
+					c.fail(op.Name, fmt.Errorf("operator %s: watermark alignment needs a source that has an enumerator", where(op)), true)
 					return
 				}
 				continue
@@ -242,6 +242,7 @@ type enumerator struct {
 	id          graph.OperatorID
 	attempt     int32 // of its readers
 	name        string
+	where       string // name with the place of the user's call
 	parallelism int
 	log         zerolog.Logger
 	e           connector.Enumerator
@@ -422,7 +423,15 @@ func (e *enumerator) Fail(err error) {
 	if e.closed || e.ctx.Err() != nil {
 		return
 	}
-	e.c.fail(e.name, fmt.Errorf("operator %s: %w", e.name, err), isFatal(err))
+	e.c.fail(e.name, fmt.Errorf("operator %s: %w", e.where, err), isFatal(err))
+}
+
+// where is an operator with the place of the user's call, for errors.
+func where(op graph.Operator) string {
+	if op.CallSite == "" {
+		return op.Name
+	}
+	return op.Name + " at " + op.CallSite
 }
 
 func isFatal(err error) bool {

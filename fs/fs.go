@@ -81,8 +81,11 @@ type Registry struct {
 
 // SetDefault makes absolute paths without a scheme those of the file system of uri, such as Hadoop's fs.defaultFS.
 func (r *Registry) SetDefault(uri string) error {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme == "" {
+	u, err := Parse(uri)
+	if err != nil {
+		return fmt.Errorf("fs: default file system: %w", err)
+	}
+	if u.Scheme == "" {
 		return fmt.Errorf("fs: default file system %q is no URI", uri)
 	}
 	r.root = u.Scheme + "://" + u.Host

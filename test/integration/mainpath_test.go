@@ -77,6 +77,7 @@ func TestMainPath(t *testing.T) {
 	}
 	t.Run("status after stop", func(t *testing.T) { statusAgrees(t, first, "FINISHED", "SUCCEEDED") })
 	t.Run("logs", func(t *testing.T) { logsAreThere(t, first, 2) })
+	t.Run("state of the savepoint", func(t *testing.T) { savepointIsReadable(t, savepoint) })
 
 	writeByConsole(t, in, true, consoleLines(s, 500, s.Records))
 	second := submit(t, append(conf, "-p", "3", "--fromSavepoint", savepoint), example, args...)
@@ -123,6 +124,21 @@ func hasRow(text string, words ...string) bool {
 		}
 	}
 	return false
+}
+
+// savepointIsReadable looks into a savepoint of the totals job without its program: the windows that are open have customers and sums.
+func savepointIsReadable(t *testing.T, savepoint string) {
+	t.Helper()
+	if r := thalweg(t, nil, "state", "ls", "--read", savepoint); r.code != 0 || !strings.Contains(r.stdout, "customer-totals") {
+		t.Error(r)
+	}
+	r := thalweg(t, nil, "state", "show", "--limit", "0", "-o", "json", savepoint, "customer-totals")
+	if r.code != 0 || !regexp.MustCompile(`"namespace":\d+,"key":"[^"]+","value":\{"Cents":\d+,"Count":\d+\}`).MatchString(r.stdout) {
+		t.Error(r)
+	}
+	if r := thalweg(t, nil, "state", "diff", savepoint, savepoint); r.code != 0 || !strings.Contains(r.stdout, "No difference") {
+		t.Error(r)
+	}
 }
 
 // statusAgrees compares what `yarn application -status` prints with the ResourceManager's page.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/local"
 	"github.com/thalweg/thalweg/fs/mem"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/state"
@@ -391,5 +393,59 @@ func TestRelocation(t *testing.T) {
 	copyTree(st.Dir(), "mem://nn3/archive/job")
 	if s := restore("mem://nn3/archive/job/chk-3", NoClaim); slices.Contains(s, state.Shared) {
 		t.Fatal("without claim a backend may carry the user's file over into its checkpoints")
+	}
+}
+
+func TestDisposeRemovesTheSavepointAndNothingElse(t *testing.T) {
+	ctx := t.Context()
+	reg := &fs.Registry{}
+	local.Register(reg)
+	f := local.New()
+	defer func() { _ = f.Close() }()
+	make := func(savepoint bool) string {
+		dir := t.TempDir() + "/savepoint-1"
+		sink := storage.NewSink(reg, "file://"+dir, "", 0)
+		s, err := sink.Create(ctx, state.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write([]byte("state")); err != nil {
+			t.Fatal(err)
+		}
+		ref, err := s.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := keyedState(1, "u", 1, 8)
+		o.Subtasks[0].Keyed[0].Files = []state.File{{Ref: ref}}
+		if _, _, err := storage.WriteMetadata(ctx, f, "file://"+dir, metadata.Checkpoint{ID: 1, Savepoint: savepoint, Operators: []metadata.Operator{o}}); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	whole := make(true)
+	if err := Dispose(ctx, reg, "file://"+whole+"/_metadata"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(whole); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
+	}
+	if err := Dispose(ctx, reg, "file://"+whole); !errors.Is(err, storage.ErrNoCheckpoint) {
+		t.Errorf("once more: %v", err)
+	}
+	mixed := make(true)
+	if err := os.WriteFile(mixed+"/notes", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var left *LeftError
+	if err := Dispose(ctx, reg, "file://"+mixed); !errors.As(err, &left) || left.Files != 1 {
+		t.Errorf("a file of somebody else: %v", err)
+	}
+	checkpoint := make(false)
+	if err := Dispose(ctx, reg, "file://"+checkpoint); !errors.Is(err, ErrNotSavepoint) {
+		t.Errorf("a checkpoint: %v", err)
+	}
+	if _, err := storage.ReadMetadata(ctx, reg, "file://"+checkpoint); err != nil {
+		t.Errorf("the checkpoint is damaged: %v", err)
 	}
 }

@@ -27,7 +27,6 @@ var foreign = map[string]string{
 	"-yn": "TaskManagers are started as the parallelism needs them (-p)", "-y": "flags with y are of Flink 1: here they are -t yarn-application and keys of -D (thalweg config yarn)",
 
 	"list -s": noScheduled, "list --scheduled": noScheduled,
-	"savepoint --dispose": dispose, "savepoint -d": dispose,
 	"cancel -s": "thalweg stop -p FOLDER ends a job with a savepoint", "cancel --withSavepoint": "thalweg stop -p FOLDER ends a job with a savepoint",
 }
 
@@ -37,7 +36,6 @@ const (
 	noArguments = "the program's arguments follow the artifact"
 	noZooKeeper = "nothing here uses ZooKeeper: what a failover needs is in HDFS (high-availability.storageDir)"
 	noScheduled = "an application that waits is in the list, as ACCEPTED"
-	dispose     = "a savepoint is a folder, which hdfs dfs -rm -r PATH removes"
 )
 
 var (

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/checkpoint/savepoint"
 	"github.com/thalweg/thalweg/config"
 )
 
@@ -55,12 +56,19 @@ func undecided(what string, asked bool, err error) error {
 func (c *cli) savepointCommand() *cobra.Command {
 	var s control.SavepointRequest
 	var detached bool
+	var dispose string
 	cmd := &cobra.Command{
-		Use: "savepoint [job] [folder]", Short: "take a savepoint of a running job",
+		Use: "savepoint [job] [folder]", Short: "take a savepoint of a running job, or remove one",
 		Long: "Take a savepoint and print where it is. Without a folder it goes to execution.checkpointing.savepoint-dir. With one argument that\n" +
-			"is no job id, the argument is the folder." + whichJob,
-		Example: "  thalweg savepoint -Dyarn.application.name=orders hdfs:///savepoints", Args: atMost("a job", "a folder"),
+			"is no job id, the argument is the folder. With --dispose, remove a savepoint and nothing else." + whichJob,
+		Example: "  thalweg savepoint -Dyarn.application.name=orders hdfs:///savepoints\n  thalweg savepoint --dispose hdfs:///savepoints/savepoint-1a2b3c-0123456789ab", Args: atMost("a job", "a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("dispose") {
+				if len(args) > 0 || dispose == "" {
+					return &usageError{errors.New("--dispose takes the savepoint alone: thalweg savepoint --dispose PATH")}
+				}
+				return c.dispose(cmd.Context(), dispose)
+			}
 			if err := checkFormat(s.Format); err != nil {
 				return err
 			}
@@ -93,7 +101,29 @@ func (c *cli) savepointCommand() *cobra.Command {
 	}
 	formatFlag(cmd, &s.Format)
 	cmd.Flags().BoolVar(&detached, "detached", false, "print the trigger's id and return (also -detached)")
+	cmd.Flags().StringVarP(&dispose, "dispose", "d", "", "remove this savepoint")
 	return cmd
+}
+
+// dispose removes a savepoint. A job that was started from it, and copied nothing, is not asked: as in Flink, that is for who disposes.
+func (c *cli) dispose(ctx context.Context, uri string) error {
+	files := c.snapshotFiles()
+	defer files.close()
+	reg, uri, err := files.of(uri)
+	if err != nil {
+		return err
+	}
+	if err := savepoint.Dispose(ctx, reg, uri); err != nil {
+		if savepoint.Unreadable(err) || errors.Is(err, savepoint.ErrNotSavepoint) {
+			return &usageError{err}
+		}
+		return err
+	}
+	if c.json() {
+		return c.emit(map[string]any{"event": "disposed", "location": uri})
+	}
+	c.printf("Savepoint removed: %s\n", uri)
+	return nil
 }
 
 // into makes the folder of s one that all containers of t see. flag names it in messages.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,45 +32,60 @@ func (c *cli) stateCommand() *cobra.Command {
 	return cmd
 }
 
-// open opens the snapshots that a command names.
-func (c *cli) open(ctx context.Context, uris ...string) (_ []*inspect.Snapshot, done func(), err error) {
-	var closers []func()
-	closeAll := func() {
-		for _, f := range slices.Backward(closers) {
-			f()
-		}
-	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
-	var remote *fs.Registry
-	var all []*inspect.Snapshot
-	for _, uri := range uris {
+// snapshotFiles opens the file systems that snapshots are in: this machine's, or the cluster's, to which it connects when one is there.
+type snapshotFiles struct {
+	c       *cli
+	cluster *cluster
+	remote  *fs.Registry
+}
+
+func (c *cli) snapshotFiles() *snapshotFiles { return &snapshotFiles{c: c} }
+
+// of is the file systems for a snapshot, and its URI in them.
+func (f *snapshotFiles) of(uri string) (*fs.Registry, string, error) {
+	if here, at := onDisk(uri); here {
 		reg := &fs.Registry{}
 		local.Register(reg)
-		here, at := onDisk(uri)
-		if here {
-			uri = at
-		} else {
-			if remote == nil {
-				var k *cluster
-				if k, remote, err = c.clusterFiles(); err != nil {
-					return nil, nil, err
-				}
-				closers = append(closers, k.close)
-			}
-			reg = remote
+		return reg, at, nil
+	}
+	if f.remote == nil {
+		var err error
+		if f.cluster, f.remote, err = f.c.clusterFiles(); err != nil {
+			return nil, "", err
 		}
-		s, err := inspect.Open(ctx, reg, uri)
+	}
+	return f.remote, uri, nil
+}
+
+func (f *snapshotFiles) close() {
+	if f.cluster != nil {
+		f.cluster.close()
+	}
+}
+
+// open opens the snapshots that a command names. done closes them.
+func (c *cli) open(ctx context.Context, uris ...string) (all []*inspect.Snapshot, done func(), err error) {
+	files := c.snapshotFiles()
+	closeAll := func() {
+		for _, s := range all {
+			_ = s.Close() // only local copies
+		}
+		files.close()
+	}
+	for _, uri := range uris {
+		reg, at, err := files.of(uri)
 		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		s, err := inspect.Open(ctx, reg, at)
+		if err != nil {
+			closeAll()
 			if savepoint.Unreadable(err) {
-				return nil, nil, &usageError{err}
+				err = &usageError{err}
 			}
 			return nil, nil, err
 		}
-		closers = append(closers, func() { _ = s.Close() }) // only local copies
 		all = append(all, s)
 	}
 	return all, closeAll, nil

@@ -125,3 +125,13 @@ func TestFaultsOfSnapshotsAreOneLine(t *testing.T) {
 		}
 	}
 }
+
+func TestDisposeOfASavepoint(t *testing.T) {
+	dir := snapshot(t, map[string]int64{"ann": 1})
+	if out, errs, code := thalweg(t, nil, "savepoint", "--dispose", dir); code != 0 || out != "Savepoint removed: file://"+dir+"\n" || errs != "" {
+		t.Errorf("code %d, %q, %q", code, out, errs)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", dir, err)
+	}
+}

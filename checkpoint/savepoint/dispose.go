@@ -1,0 +1,72 @@
+package savepoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"path"
+	"strings"
+
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/state"
+)
+
+// ErrNotSavepoint is returned by Dispose for a checkpoint: others of its job may share its files.
+var ErrNotSavepoint = errors.New("it is a checkpoint, whose files others of its job may share; a run that claims it (-claimMode claim) removes it when it is subsumed")
+
+// Dispose removes the savepoint at uri (directory or _metadata file): first _metadata, so that nobody starts from a part of it, then the files
+// that it names in its directory, then the directory. What else is in the directory stays, and is the error *LeftError.
+//
+// Errors besides: those of storage.ReadMetadata; ErrNotSavepoint; those of the file system, after which Dispose can be called again only
+// while _metadata is there.
+func Dispose(ctx context.Context, reg *fs.Registry, uri string) error {
+	c, err := storage.ReadMetadata(ctx, reg, uri)
+	if err != nil {
+		return err
+	}
+	if !c.Savepoint {
+		return fmt.Errorf("savepoint: dispose %s: %w", uri, ErrNotSavepoint)
+	}
+	f, p, err := reg.Resolve(ctx, uri)
+	if err != nil {
+		return fmt.Errorf("savepoint: dispose %s: %w", uri, err)
+	}
+	defer func() { _ = f.Close() }() // only removals, whose errors are returned
+	folder := strings.TrimSuffix(p, "/"+storage.MetadataName)
+	files := []string{path.Join(folder, storage.MetadataName)}
+	c.Refs(func(r *state.FileRef) {
+		if r.Name != "" && r.Name != ".." && path.Base(r.Name) == r.Name {
+			files = append(files, path.Join(folder, r.Name))
+		}
+	})
+	for _, file := range files {
+		if err := f.Remove(ctx, file, false); err != nil {
+			return fmt.Errorf("savepoint: dispose %s: %w", uri, err)
+		}
+	}
+	left, err := f.List(ctx, folder)
+	switch {
+	case errors.Is(err, iofs.ErrNotExist):
+		return nil
+	case err == nil && len(left) == 0:
+		err = f.Remove(ctx, folder, true)
+	case err == nil:
+		return &LeftError{Dir: f.URI() + folder, Files: len(left)}
+	}
+	if err != nil {
+		return fmt.Errorf("savepoint: dispose %s: %w", uri, err)
+	}
+	return nil
+}
+
+// LeftError says that the directory of a savepoint that was removed holds files which are not the savepoint's.
+type LeftError struct {
+	Dir   string // URI
+	Files int
+}
+
+func (e *LeftError) Error() string {
+	return fmt.Sprintf("savepoint: dispose %s: the savepoint is removed, but its directory holds %d files that are not of it: look at them, then remove it", e.Dir, e.Files)
+}

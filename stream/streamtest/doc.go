@@ -16,7 +16,8 @@
 //
 // State that is kept in fields of a function, and not in the handles of its context, is lost when a job restarts. So harnesses and jobs
 // restart all by themselves, from a snapshot, after the 1st, 3rd, 7th, 15th, ... push; jobs of Start then also change their
-// parallelism. NoRestarts turns it off.
+// parallelism. A call of Push or PushAt is one push, however many records it has: push them one by one to have restarts in between. An
+// output that differs from what is expected tells after which pushes there was one. NoRestarts turns them off.
 //
 // Main flow: Job.open builds the graph and every subtask of it; Job.settle moves records until none is left; Job.snapshot and open again
 // are a restart. Invariants: all operators run on the goroutine that calls; no goroutine outlives the test.

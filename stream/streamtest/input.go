@@ -52,7 +52,8 @@ func (in *Input[T]) substitute(n *graph.Node) error {
 	return nil
 }
 
-// Push pushes records without an event time of their own. It returns when everything that follows from them is done.
+// Push pushes records without an event time of their own. It returns when everything that follows from them is done. For the restarts that
+// happen by themselves it is one push, however many records it has.
 func (in *Input[T]) Push(vs ...T) {
 	in.started().t.Helper()
 	in.job.check(in.TryPush(vs...))

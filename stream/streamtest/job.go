@@ -54,7 +54,8 @@ type Job struct {
 	probes      map[probeID]any
 	checkpoints int64
 	pushes      int
-	next        int // push after which the job restarts
+	next        int      // push after which the job restarts
+	restarted   []string // what there was a restart after
 }
 
 // Start runs a whole program, the build function that stream.Main gets. Its sources need to be bounded, or to have an Input in their place (see
@@ -274,6 +275,7 @@ func (j *Job) pushed() error {
 		return nil
 	}
 	j.next = 2*j.next + 1
+	j.restarted = append(j.restarted, fmt.Sprint("push ", j.pushes))
 	return j.again()
 }
 

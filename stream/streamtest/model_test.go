@@ -60,7 +60,7 @@ type traits struct {
 }
 
 // drawProgram draws operators, each of which reads streams that there are and whose results follow from what was pushed.
-func drawProgram(t *rapid.T) []opSpec {
+func drawProgram(t *rapid.T, kinds []string) []opSpec {
 	all := []traits{{from: 1}, {from: 2}}
 	var ops []opSpec
 	for range rapid.IntRange(1, 6).Draw(t, "operators") {
@@ -75,7 +75,7 @@ func drawProgram(t *rapid.T) []opSpec {
 		}
 		any := func(traits) bool { return true }
 		ordered := func(s traits) bool { return !s.several && !s.delayed }
-		o := opSpec{Kind: rapid.SampledFrom(opKinds).Draw(t, "kind"), Part: rapid.SampledFrom(parts).Draw(t, "partitioner"),
+		o := opSpec{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Part: rapid.SampledFrom(parts).Draw(t, "partitioner"),
 			Chain: rapid.SampledFrom([]string{"", "", "", "own", "head"}).Draw(t, "chaining"), N: rapid.Int64Range(1, 20).Draw(t, "n"), M: rapid.Int64Range(1, 20).Draw(t, "m")}
 		if rapid.IntRange(0, 3).Draw(t, "parallelism of its own") == 0 {
 			o.Parallelism = rapid.IntRange(1, 3).Draw(t, "p")
@@ -167,7 +167,14 @@ func (w *whole) build(env *stream.Environment) error {
 	all := []stream.DataStream[ev]{w.in[0].Stream(env).UID("in0").DataStream, w.in[1].Stream(env).UID("in1").DataStream}
 	told := w.rules.Stream(env).UID("rules")
 	told.SinkTo(w.told.Sink()).UID("told")
-	rules := told.BroadcastState(ruleOf)
+	for i, s := range w.graph(all, told.BroadcastState(ruleOf)) {
+		s.SinkTo(w.out[i].Sink()).UID(fmt.Sprint("out", i))
+	}
+	return nil
+}
+
+// graph adds the operators to the inputs, and returns all streams.
+func (w *whole) graph(all []stream.DataStream[ev], rules stream.BroadcastStream[ev]) []stream.DataStream[ev] {
 	for i, o := range w.ops {
 		op := w.operator(i, o, all, rules)
 		op = op.UID(fmt.Sprint("op", i))
@@ -188,10 +195,7 @@ func (w *whole) build(env *stream.Environment) error {
 			all = append(all, op.GetSideOutput(tag(i, n)))
 		}
 	}
-	for i, s := range all {
-		s.SinkTo(w.out[i].Sink()).UID(fmt.Sprint("out", i))
-	}
-	return nil
+	return all
 }
 
 // operator adds operator i.
@@ -332,7 +336,7 @@ func TestProgramsAgainstModel(t *testing.T) {
 }
 
 func checkProgram(t *testing.T, rt *rapid.T) {
-	w := &whole{ops: drawProgram(rt), answers: map[int]bool{}}
+	w := &whole{ops: drawProgram(rt, opKinds), answers: map[int]bool{}}
 	m := newModel(w.ops)
 	for range m.streams {
 		w.out = append(w.out, &streamtest.Output[ev]{})

@@ -95,6 +95,9 @@ func (o *Output[T]) expect(got, want []T) {
 			fmt.Fprintf(&b, "\n  - %+v\n  + %+v", want[i], got[i])
 		}
 	}
+	if o.job != nil && len(o.job.restarted) > 0 {
+		fmt.Fprintf(&b, "\nthe job was restarted after %s (streamtest.NoRestarts turns that off)", strings.Join(o.job.restarted, ", "))
+	}
 	o.tb().Errorf("the output differs (- wanted, + got):%s", b.String())
 }
 

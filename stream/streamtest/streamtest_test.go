@@ -394,6 +394,13 @@ func TestMistakesAreTold(t *testing.T) {
 			h.Push(event{"a", 1})
 			h.Key("a").Value[int64]("Sum")
 		},
+		"restarted after push 1, push 3 (": func(t testing.TB) {
+			h := streamtest.KeyedProcess(t, keyOf, func() stream.KeyedProcessFunction[string, event, int64] { return &forgetful{} })
+			for range 4 {
+				h.Push(event{"a", 1})
+			}
+			h.Expect(1, 2, 3, 4)
+		},
 		"\n    {Key:a N:1}\n  - {Key:a N:3}\n  + {Key:a N:2}": func(t testing.TB) {
 			h := streamtest.KeyedProcess(t, keyOf, newCounting)
 			h.Push(event{"a", 1}, event{"a", 1})

@@ -206,8 +206,10 @@ type Config struct {
 	MaxParallelism int
 	// Dir is a private local directory for the backend's files (pebble); the backend creates and removes it.
 	Dir string
-	// MemoryBytes is what the backend may use for caches (pebble).
+	// MemoryBytes is what the backend may use for caches (pebble), when there is no Pool.
 	MemoryBytes int64
+	// Pool is memory that the backend shares with others; nil for none.
+	Pool *Pool
 	// Restore are the handles to start from; those that do not intersect Range are ignored, others are cut to it.
 	Restore []Handle
 	Source  Source

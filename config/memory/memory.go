@@ -48,8 +48,7 @@ type TaskManager struct {
 // ForTaskManager divides a container of c's taskmanager.memory.process.size. The error names the keys when the parts do not fit.
 func ForTaskManager(c config.Configuration) (TaskManager, error) {
 	size := config.TaskManagerMemory.Value(c)
-	t := TaskManager{Container: size, Process: clamp(size/16, 40*mib, 128*mib), Margin: clamp(size/10, 16*mib, 1024*mib), Cores: WorkerCores(c)}
-	t.Worker = size - t.Process - t.Margin
+	t := TaskManager{Container: size, Process: process(size), Margin: margin(size), Worker: worker(size), Cores: WorkerCores(c)}
 	if config.StateBackend.Value(c) == "pebble" {
 		f, err := config.ManagedFraction.Get(c)
 		if err != nil {
@@ -65,6 +64,19 @@ func ForTaskManager(c config.Configuration) (TaskManager, error) {
 	}
 	return t, nil
 }
+
+// Managed is what a container of that size has for state on disk, all slots together, whatever the backend is.
+func Managed(container config.Bytes, c config.Configuration) config.Bytes {
+	return config.Bytes(float64(worker(container)) * config.ManagedFraction.Value(c))
+}
+
+// worker is what the TaskManager itself and the margin leave.
+func worker(container config.Bytes) config.Bytes {
+	return container - process(container) - margin(container)
+}
+
+func process(container config.Bytes) config.Bytes { return clamp(container/16, 40*mib, 128*mib) }
+func margin(container config.Bytes) config.Bytes  { return clamp(container/10, 16*mib, 1024*mib) }
 
 // Master is the division of the ApplicationMaster's container.
 type Master struct {

@@ -59,7 +59,8 @@ type Context struct {
 	StateSource        state.Source
 	StateDir           string // private local directory for keyed state
 	StateMemory        int64
-	Checkpointing      bool // commits follow: those of checkpoints or, in BATCH, of the end
+	StatePool          *state.Pool // shared with other operators of the slot; nil: StateMemory is this operator's alone
+	Checkpointing      bool        // commits follow: those of checkpoints or, in BATCH, of the end
 	// Batch says that the job runs in BATCH: what a keyed operator gets is sorted by key.
 	Batch bool
 	// Side holds the Receiver of each side output that is read, by tag.
@@ -127,6 +128,7 @@ func (c *Context) Backend() (state.Backend, error) {
 		MaxParallelism: c.MaxParallelism,
 		Dir:            c.StateDir,
 		MemoryBytes:    c.StateMemory,
+		Pool:           c.StatePool,
 		Restore:        c.State.Keyed,
 		Source:         c.StateSource,
 		ReuseRestored:  true, // files that this job does not own come as exclusive ones, which are not carried over

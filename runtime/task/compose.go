@@ -150,6 +150,9 @@ func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID
 		StateSource: storage.NewSource(t.env.FS), StateMemory: t.env.StateMemory,
 		Checkpointing: config.CheckpointInterval.Value(t.env.Config) > 0 || t.d.Batch, Batch: t.d.Batch,
 	}
+	if t.env.StatePool != nil {
+		ctx.StatePool = t.env.StatePool(t.d.Vertex.SlotSharingGroup, t.d.Subtask)
+	}
 	ctx.Logger = t.log.With().Str("operator", c.Node.Name).Str("uid", c.Node.UID).Logger()
 	if len(t.env.Dirs) > 0 {
 		dir := t.env.Dirs[t.d.Subtask%len(t.env.Dirs)]

@@ -28,6 +28,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/task/barrier"
+	"github.com/thalweg/thalweg/state"
 )
 
 // Deployment says what a task runs.
@@ -55,10 +56,12 @@ type Environment struct {
 	Network     *network.Environment
 	FS          *fs.Registry
 	Dirs        []string // local directories, used in turn
-	StateMemory int64    // bytes for the state backend of one task
-	Logger      zerolog.Logger
-	Now         func() time.Time
-	Report      Reporter
+	StateMemory int64    // a slot's bytes for state
+	// StatePool is the memory that the state backends of a slot share; nil gives each of them StateMemory.
+	StatePool func(group string, subtask int) *state.Pool
+	Logger    zerolog.Logger
+	Now       func() time.Time
+	Report    Reporter
 }
 
 // Reporter takes a task's reports; its methods are called from the task's goroutines and must not block for long.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -25,6 +26,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/task"
+	"github.com/thalweg/thalweg/state"
 )
 
 // metricsInterval is how often task metrics are sent.
@@ -71,6 +73,7 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 		JobID: cfg.JobID, Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
 		StateMemory: stateMemory(conf, cfg),
 	}
+	w.env.StatePool = (&pools{bytes: w.env.StateMemory, graph: p.Graph, made: map[poolKey]*state.Pool{}}).get
 	return w
 }
 
@@ -84,10 +87,46 @@ func secret(cfg rpc.ProcessConfig) []byte {
 	return b
 }
 
-// stateMemory is one task's share of the managed memory.
+// stateMemory is a slot's share of the managed memory.
 func stateMemory(conf config.Configuration, cfg rpc.ProcessConfig) int64 {
-	return int64(float64(cfg.MemoryBytes)*config.ManagedFraction.Value(conf)) / int64(max(1, cfg.Slots))
+	return int64(memory.Managed(config.Bytes(cfg.MemoryBytes), conf)) / int64(max(1, cfg.Slots))
 }
+
+// pools are the memory of slots for state. A slot runs at most one subtask of each vertex of its sharing group, those of one number, and
+// each keyed operator among them has a backend.
+type pools struct {
+	bytes int64
+	graph *graph.JobGraph
+
+	mu   sync.Mutex
+	made map[poolKey]*state.Pool
+}
+
+type poolKey struct {
+	group   string
+	subtask int
+}
+
+func (p *pools) get(group string, subtask int) *state.Pool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := poolKey{group, subtask}
+	if p.made[k] == nil {
+		keyed := 0
+		for _, v := range p.graph.Vertices {
+			for _, o := range v.Operators {
+				if v.SlotSharingGroup == group && o.Keyed {
+					keyed++
+				}
+			}
+		}
+		p.made[k] = state.NewPool(max(p.bytes, leastState), keyed)
+	}
+	return p.made[k]
+}
+
+// leastState is what a slot's state gets when the configuration leaves less: backends do not start with nothing.
+const leastState = 8 << 20
 
 type worker struct {
 	link    rpc.WorkerUplink

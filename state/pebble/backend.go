@@ -42,7 +42,9 @@ type Backend struct {
 	cfg   state.Config
 	opts  Options
 	db    store
-	cache interface{ Unref() } // a *pdb.Cache
+	cache interface{ Unref() } // a *pdb.Cache, that of the pool if there is one
+	share *state.PoolMember
+	limit int64 // of used, until the next look at the pool
 	meta  dbMeta
 	// metaChanged says that meta is to be written with the next snapshot.
 	metaChanged bool
@@ -149,21 +151,45 @@ func NewWithOptions(cfg state.Config, opts Options) (*Backend, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("pebble: new: no local directory given")
 	}
-	opts, err := opts.withDefaults(cfg.MemoryBytes)
+	opts, err := opts.withDefaults(cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pebble: create directory: %w", explain(cfg.Dir, err))
 	}
-	b := &Backend{cfg: cfg, opts: opts, cache: pdb.NewCache(opts.BlockCacheBytes), names: map[string]set{}, restored: map[string]state.TableMeta{},
+	b := &Backend{cfg: cfg, opts: opts, names: map[string]set{}, restored: map[string]state.TableMeta{},
 		known: map[string]state.FileRef{}, sent: map[int64][]state.File{}, open: map[*frozen]struct{}{}, meta: dbMeta{Version: 1, MaxParallelism: cfg.MaxParallelism}, metaChanged: true}
+	b.join()
 	b.disk = newDisk(opts.below(), cfg.Dir, cfg.Logger)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	if err := b.start(); err != nil {
 		return nil, errors.Join(b.disk.explain(err), b.Close())
 	}
 	return b, nil
+}
+
+// join takes the backend's part of the memory.
+func (b *Backend) join() {
+	if b.cfg.Pool == nil {
+		b.cache, b.limit = pdb.NewCache(b.opts.BlockCacheBytes), b.opts.CacheBytes
+		return
+	}
+	m, shared := b.cfg.Pool.Join(func() (any, func()) {
+		c := pdb.NewCache(b.opts.BlockCacheBytes)
+		return c, c.Unref
+	})
+	c := shared.(*pdb.Cache)
+	c.Ref()
+	b.cache, b.share = c, m
+	b.look()
+}
+
+// look asks the pool how much the caches may use.
+func (b *Backend) look() {
+	if b.share != nil {
+		b.limit = b.share.Report(b.used, b.opts.CacheBytes)
+	}
 }
 
 // dbFolder is the store's folder in the backend's.
@@ -285,7 +311,7 @@ func (b *Backend) settle() error {
 
 // mayWait reports whether eviction can be put off because a snapshot is not frozen yet and there is room left.
 func (b *Backend) mayWait() bool {
-	return b.pending != nil && !b.pending.done.Load() && b.used < b.opts.CacheBytes+b.opts.CacheBytes/4
+	return b.pending != nil && !b.pending.done.Load() && b.used < b.limit+b.limit/4
 }
 
 // Close gives up the state and removes the directory. Writes that still run are cancelled and waited for.
@@ -312,6 +338,9 @@ func (b *Backend) Close() error {
 	if b.cache != nil {
 		b.cache.Unref()
 		b.cache = nil
+		if b.share != nil {
+			b.share.Leave()
+		}
 	}
 	errs = append(errs, os.RemoveAll(b.cfg.Dir))
 	if err := errors.Join(errs...); err != nil {

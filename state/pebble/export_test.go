@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"context"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -12,5 +13,19 @@ func (o Options) On(fs vfs.FS) Options {
 	return o
 }
 
+// Deciding makes the finder decide after so many lookups.
+func (o Options) Deciding(lookups int) Options {
+	o.lookups = lookups
+	return o
+}
+
 // SetRetryPause replaces the pause after a fault of the disk.
 func (b *Backend) SetRetryPause(d time.Duration) { b.disk.pause = d }
+
+// Compact brings everything that is in tables to the last level.
+func (b *Backend) Compact(ctx context.Context) error {
+	return raw(b).Compact(ctx, []byte{0}, []byte{0xff, 0xff, 0xff}, false)
+}
+
+// Filtered is how many reads of blocks the filters have saved.
+func (b *Backend) Filtered() int64 { return raw(b).Metrics().Filter.Hits }

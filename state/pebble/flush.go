@@ -75,11 +75,32 @@ func (t *table[K, V]) sweep(s *nspace[K, V]) error {
 	return nil
 }
 
-// evict makes room in the largest cache.
+// evict makes room in the largest cache, if the pool has none.
 func (b *Backend) evict() error {
-	if b.mayWait() {
+	if b.look(); b.used < b.limit || b.mayWait() {
 		return nil
 	}
+	return b.evictLargest()
+}
+
+// giveBack lets go of what others of the pool need by now. No snapshot is pending.
+func (b *Backend) giveBack() error {
+	if b.share == nil {
+		return nil
+	}
+	for b.look(); b.used > b.limit; b.look() {
+		was := b.used
+		if err := b.evictLargest(); err != nil {
+			return err
+		}
+		if b.used >= was {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (b *Backend) evictLargest() error {
 	var largest set
 	for _, s := range b.sets {
 		if largest == nil || s.size() > largest.size() {

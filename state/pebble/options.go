@@ -7,24 +7,28 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/rs/zerolog"
+
+	"github.com/thalweg/thalweg/state"
 )
 
 // Options are the sizes of a backend. The zero value derives all of them from state.Config.MemoryBytes.
 type Options struct {
-	// MemoryBytes is the whole; 0 is 64 MiB.
+	// MemoryBytes is the whole; 0 is that of the pool or the configuration, or 64 MiB. CacheBytes and BlockCacheBytes are those of all members
+	// of a pool together.
 	MemoryBytes int64
 	// CacheBytes bounds the decoded write-back cache; 0 is half of MemoryBytes. Between a snapshot and its hard links it may grow by a
 	// quarter.
 	CacheBytes int64
 	// BlockCacheBytes is Pebble's cache of file blocks; 0 is what remains.
 	BlockCacheBytes int64
-	// MemTableBytes is the size of a memtable; 0 is an eighth of the block cache, within 1 MiB and 32 MiB. Pebble takes memtables out of
+	// MemTableBytes is the size of a memtable; 0 is an eighth of the block cache, or of a member's part, within 256 KiB and 32 MiB. Pebble takes memtables out of
 	// the block cache: less than four of them in it leaves almost no cache, and reads get more than ten times slower.
 	MemTableBytes int64
 	// TimersInMemory bounds the timers of a set that are held in memory; later ones wait on disk. 0 is one per 256 bytes of MemoryBytes.
 	TimersInMemory int
 
-	fs vfs.FS // the local disk; set by tests
+	fs      vfs.FS // the local disk; set by tests
+	lookups int    // between two decisions of the finder; set by tests
 }
 
 func (o Options) below() vfs.FS {
@@ -36,14 +40,18 @@ func (o Options) below() vfs.FS {
 
 const (
 	defaultMemory = 64 << 20
-	minMemTable   = 1 << 20
+	minMemTable   = 256 << 10
 	maxMemTable   = 32 << 20
 	cachePerTable = 4 // least ratio of block cache to memtable
 )
 
-func (o Options) withDefaults(configured int64) (Options, error) {
+func (o Options) withDefaults(cfg state.Config) (Options, error) {
+	members := int64(1)
+	if p := cfg.Pool; p != nil && o.MemoryBytes == 0 {
+		o.MemoryBytes, members = p.Bytes, int64(p.Members)
+	}
 	if o.MemoryBytes == 0 {
-		o.MemoryBytes = configured
+		o.MemoryBytes = cfg.MemoryBytes
 	}
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = defaultMemory
@@ -55,13 +63,16 @@ func (o Options) withDefaults(configured int64) (Options, error) {
 		o.BlockCacheBytes = o.MemoryBytes - o.CacheBytes
 	}
 	if o.MemTableBytes == 0 {
-		o.MemTableBytes = min(max(o.BlockCacheBytes/8, minMemTable), maxMemTable)
+		o.MemTableBytes = min(max(o.BlockCacheBytes/members/8, minMemTable), maxMemTable)
 	}
 	if o.TimersInMemory == 0 {
-		o.TimersInMemory = int(max(o.MemoryBytes/256, 1<<12))
+		o.TimersInMemory = int(max(o.MemoryBytes/members/256, 1<<12))
+	}
+	if o.lookups == 0 {
+		o.lookups = lookupsPerDecision
 	}
 	if o.BlockCacheBytes < cachePerTable*o.MemTableBytes {
-		return o, fmt.Errorf("pebble: block cache of %d bytes holds fewer than %d memtables of %d bytes, which makes reads very slow; give the backend at least %d bytes of memory (taskmanager.memory.managed.size)",
+		return o, fmt.Errorf("pebble: block cache of %d bytes holds fewer than %d memtables of %d bytes, which makes reads very slow; give the backend at least %d bytes of memory (taskmanager.memory.process.size, taskmanager.memory.managed.fraction)",
 			o.BlockCacheBytes, cachePerTable, o.MemTableBytes, 2*cachePerTable*o.MemTableBytes)
 	}
 	return o, nil

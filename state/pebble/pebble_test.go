@@ -27,7 +27,7 @@ func new(o pebble.Options) func(cfg state.Config) (state.Backend, error) {
 
 var (
 	plain = statetest.Factory{Name: "pebble", New: new(pebble.Options{}), Native: true}
-	tiny  = statetest.Factory{Name: "pebble-tiny", New: new(pebble.Options{CacheBytes: 1, TimersInMemory: 4}), Native: true}
+	tiny  = statetest.Factory{Name: "pebble-tiny", New: new(pebble.Options{CacheBytes: 1, TimersInMemory: 4}.Deciding(2)), Native: true}
 	heap  = statetest.Factory{Name: "hashmap", New: func(cfg state.Config) (state.Backend, error) {
 		b, err := hashmap.New(cfg)
 		if err != nil {

@@ -60,7 +60,7 @@ func (b *Backend) start() error {
 	if err != nil {
 		return err
 	}
-	b.db = pebbleStore{db}
+	b.db = &pebbleStore{DB: db, finder: finder{every: b.opts.lookups, cache: b.opts.BlockCacheBytes}}
 	b.disk.opened()
 	if whole {
 		return b.adopt(native[0])

@@ -98,6 +98,9 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 			return nil, err
 		}
 	}
+	if err := b.giveBack(); err != nil {
+		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
+	}
 	batch, err := b.batch()
 	if err != nil {
 		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)

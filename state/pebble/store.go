@@ -1,7 +1,9 @@
 package pebble
 
 import (
+	"errors"
 	"io"
+	"sync/atomic"
 
 	pdb "github.com/cockroachdb/pebble/v2"
 )
@@ -47,14 +49,31 @@ type iterator interface {
 
 var errNotFound = pdb.ErrNotFound
 
-type pebbleStore struct{ *pdb.DB }
+// pebbleStore is a store on Pebble.
+type pebbleStore struct {
+	*pdb.DB
+	writes atomic.Int64 // batches written
+	finder finder
+}
 
-func (s pebbleStore) iter(lower, upper []byte) (iterator, error) {
+func (s *pebbleStore) iter(lower, upper []byte) (iterator, error) {
 	return s.NewIter(&pdb.IterOptions{LowerBound: lower, UpperBound: upper})
 }
 
-func (s pebbleStore) newBatch() batch     { return s.NewBatch() }
-func (s pebbleStore) write(x batch) error { return s.Apply(x.(*pdb.Batch), pdb.NoSync) }
+func (s *pebbleStore) newBatch() batch { return s.NewBatch() }
+
+func (s *pebbleStore) write(x batch) error {
+	b := x.(*pdb.Batch)
+	s.finder.written(b)
+	err := s.Apply(b, pdb.NoSync)
+	s.writes.Add(1)
+	return err
+}
+
+// Get implements store. It is for the task's goroutine alone, as iter is not.
+func (s *pebbleStore) Get(key []byte) ([]byte, io.Closer, error) { return s.finder.get(s, key) }
+
+func (s *pebbleStore) Close() error { return errors.Join(s.finder.drop(), s.DB.Close()) }
 
 // raw is the store itself. It is no method: see above.
-func raw(b *Backend) *pdb.DB { return b.db.(pebbleStore).DB }
+func raw(b *Backend) *pdb.DB { return b.db.(*pebbleStore).DB }

@@ -114,12 +114,18 @@ cluster-clean: ## stop the cluster and remove all its files but the jars
 
 ##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)
 
-.PHONY: bench bench-nexmark bench-start bench-latency
+.PHONY: bench bench-nexmark bench-start bench-latency bench-state bench-memory
 bench: build ## throughput and memory of each case, both engines in turn: make bench [ARGS="-pairs 5 -cases chain -save"]
 	@go run ./bench/cmd/bench $(ARGS)
 
 bench-nexmark: ## Nexmark, each query beside Flink: make bench-nexmark [ARGS="-cases q5/*/replay/p1/*/100k -resume q5.jsonl"]
 	@go run ./bench/cmd/bench -suite nexmark $(ARGS)
+
+bench-state: build ## 5 GB of keyed state in a TaskManager of 1 GiB, with a kill -9 and a restore, each engine in turn: make bench-state [ARGS="-only thalweg -state 1gb"]
+	@go run ./bench/cmd/state $(ARGS)
+
+bench-memory: build ## the smallest containers that keep 95 % of the throughput, each engine's: make bench-memory [ARGS="-cases chain -only thalweg"]
+	@go run ./bench/cmd/bench -suite memory $(ARGS)
 
 bench-start: build ## command to first record on YARN, both in turn, with the phases of ours: make bench-start [ARGS="-runs 3"]
 	@go run ./bench/cmd/start $(ARGS)

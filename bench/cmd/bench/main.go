@@ -1,6 +1,6 @@
 // Command bench measures the throughput of Thalweg side by side with Apache Flink: see bench/README.md.
 //
-//	bench [-suite throughput|nexmark] [-cases generator,chain,...] [-pairs 3] [-scale 1] [-resume FILE] [-o text|json] [-save]
+//	bench [-suite throughput|nexmark|memory] [-cases generator,chain,...] [-pairs 3] [-scale 1] [-resume FILE] [-o text|json] [-save]
 package main
 
 import (
@@ -54,7 +54,7 @@ func parse(args []string, errw io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(errw)
-	f.StringVar(&o.suite, "suite", "throughput", "throughput or nexmark")
+	f.StringVar(&o.suite, "suite", "throughput", "throughput, nexmark or memory")
 	list := f.String("cases", "", "cases to run, comma separated, with * and ? in their names; default: the suite's headline cases")
 	f.StringVar(&o.resume, "resume", "", "file that each case's result is added to; cases that it has already are not run again")
 	f.IntVar(&o.pairs, "pairs", 3, "pairs of runs of each case")
@@ -94,6 +94,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return err
 	}
 	defer b.close()
+	if o.suite == "memory" {
+		return b.memory(ctx, out)
+	}
 	rep := newReport(ctx, b)
 	done, err := loadResults(o.resume)
 	if err != nil {
@@ -144,8 +147,13 @@ func choose(suite, list string) ([]testCase, error) {
 		if list == "" {
 			return headline(all), nil
 		}
+	case "memory":
+		all = memoryCases()
+		if list == "" {
+			return all, nil
+		}
 	default:
-		return nil, fmt.Errorf("-suite %s: want throughput or nexmark", suite)
+		return nil, fmt.Errorf("-suite %s: want throughput, nexmark or memory", suite)
 	}
 	var chosen []testCase
 	for p := range strings.SplitSeq(list, ",") {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/thalweg/thalweg/bench/internal/proc"
 )
 
 // Standalone is one JobManager and one TaskManager on this machine. Stop it.
@@ -21,7 +23,18 @@ type Standalone struct {
 	dir    string
 	jm, tm *exec.Cmd
 	jar    string // id of the uploaded jar
+	enter  Enter
 }
+
+// Enter are the words of a shell that come before the start of a process, by its name (JobManagerName, TaskManagerName): they bring it into
+// its control group.
+type Enter map[string]string
+
+// Names of the two processes.
+const (
+	JobManagerName  = "jobmanager"
+	TaskManagerName = "taskmanager"
+)
 
 const (
 	startWait = 3 * time.Minute
@@ -29,12 +42,17 @@ const (
 )
 
 // Start starts a standalone cluster with its files below dir and waits until its slots are there.
-func (h *Home) Start(ctx context.Context, dir string, settings map[string]string) (_ *Standalone, err error) {
+func (h *Home) Start(ctx context.Context, dir string, settings map[string]string) (*Standalone, error) {
+	return h.StartIn(ctx, dir, settings, nil)
+}
+
+// StartIn is Start with something to do before each process.
+func (h *Home) StartIn(ctx context.Context, dir string, settings map[string]string, enter Enter) (_ *Standalone, err error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	s := &Standalone{home: h, dir: dir, REST: NewREST(fmt.Sprintf("http://localhost:%d", ports[0]))}
+	s := &Standalone{home: h, dir: dir, enter: enter, REST: NewREST(fmt.Sprintf("http://localhost:%d", ports[0]))}
 	for _, d := range []string{"conf", "log", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, fmt.Errorf("flink: start: %w", err)
@@ -54,25 +72,70 @@ func (h *Home) Start(ctx context.Context, dir string, settings map[string]string
 			err = errors.Join(err, s.Stop())
 		}
 	}()
-	if s.jm, err = s.launch(ctx, "jobmanager", "GET_JM_RESOURCE_PARAMS", "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"); err != nil {
+	if s.jm, err = s.launch(ctx, JobManagerName, "GET_JM_RESOURCE_PARAMS", "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"); err != nil {
 		return nil, err
 	}
-	if s.tm, err = s.launch(ctx, "taskmanager", "GET_TM_RESOURCE_PARAMS", "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"); err != nil {
+	if err = s.launchTaskManager(ctx); err != nil {
 		return nil, err
 	}
 	err = until(ctx, startWait, "Flink's slots", func(ctx context.Context) (bool, error) {
+		if err := s.alive(); err != nil {
+			return true, err
+		}
 		var o struct {
 			Slots int `json:"slots-total"`
 		}
 		err := s.REST.Get(ctx, "/overview", &o)
 		return o.Slots > 0, err
 	})
+	if err == nil {
+		err = s.alive()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (logs in %s)", err, filepath.Join(dir, "log"))
 	}
 	s.jar, err = s.REST.Upload(ctx, h.Jar)
 	return s, err
 }
+
+func (s *Standalone) launchTaskManager(ctx context.Context) (err error) {
+	s.tm, err = s.launch(ctx, TaskManagerName, "GET_TM_RESOURCE_PARAMS", "org.apache.flink.runtime.taskexecutor.TaskManagerRunner")
+	return err
+}
+
+// alive fails when one of the processes has ended.
+func (s *Standalone) alive() error {
+	for name, c := range map[string]*exec.Cmd{JobManagerName: s.jm, TaskManagerName: s.tm} {
+		if p, err := proc.Read(c.Process.Pid); err != nil || p.State == 'Z' {
+			return fmt.Errorf("flink: the %s has ended", name)
+		}
+	}
+	return nil
+}
+
+// ReplaceTaskManager kills the TaskManager, as the loss of its container does, removes its local files and starts another one.
+func (s *Standalone) ReplaceTaskManager(ctx context.Context) error {
+	if err := s.tm.Process.Kill(); err != nil {
+		return fmt.Errorf("flink: kill the TaskManager: %w", err)
+	}
+	_ = s.tm.Wait() // the exit code of a process that was killed says nothing
+	local, err := filepath.Glob(filepath.Join(s.LocalDir(), "tm_*"))
+	if err != nil {
+		return fmt.Errorf("flink: local files: %w", err)
+	}
+	if err := s.launchTaskManager(ctx); err != nil {
+		return err
+	}
+	for _, d := range local {
+		if err := os.RemoveAll(d); err != nil {
+			return fmt.Errorf("flink: local files: %w", err)
+		}
+	}
+	return nil
+}
+
+// LocalDir is where the TaskManager keeps its state.
+func (s *Standalone) LocalDir() string { return filepath.Join(s.dir, "tmp") }
 
 func (s *Standalone) classPath() string {
 	return filepath.Join(s.home.lib(), "*") + ":" + filepath.Join(s.home.Dir, "ext", "*")
@@ -98,6 +161,10 @@ func (s *Standalone) launch(ctx context.Context, name, params, class string) (*e
 	args = append(args, "-Dlog.file="+logFile, "-Dlog4j.configurationFile="+filepath.Join(conf, "log4j.properties"), "-cp", s.classPath(), class, "--configDir", conf)
 	// Not bound to ctx: an interrupt must not kill the processes before Stop has their figures.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.home.Java, append(args, dynamic...)...)
+	if enter := s.enter[name]; enter != "" {
+		shell := append([]string{"-c", enter + `; exec "$0" "$@"`, s.home.Java}, append(args, dynamic...)...)
+		cmd = exec.CommandContext(context.WithoutCancel(ctx), "bash", shell...)
+	}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

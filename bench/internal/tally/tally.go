@@ -3,9 +3,12 @@ package tally
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/thalweg/thalweg/connector"
 )
@@ -43,11 +46,46 @@ type Sink[T any] struct {
 	Sum func(*T) int64
 	// Count is how many records one counts for; nil for one each.
 	Count func(*T) int64
+	// Progress also writes the number of records to Dir/progress-N each 50 ms, for those who follow a run.
+	Progress bool
 }
 
-// Writer implements connector.Sink.
-func (s Sink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
-	return &writer[T]{Sink: s, subtask: ctx.Subtask}, nil
+// Writer implements connector.Sink: after a recovery the sink goes on with what the checkpoint had.
+func (s Sink[T]) Writer(ctx connector.SinkContext, restored [][]byte) (connector.SinkWriter[T], error) {
+	w := &writer[T]{Sink: s, subtask: ctx.Subtask}
+	for _, b := range restored {
+		if len(b) != tallyLen {
+			return nil, fmt.Errorf("restored tally of %d bytes", len(b))
+		}
+		w.Tally.Add(int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:])))
+	}
+	return w, nil
+}
+
+const (
+	tallyLen     = 16
+	everyRecords = 1024 // between two looks at the clock
+	progressTick = 50 * time.Millisecond
+)
+
+// ReadProgress is the latest number of records of one sink subtask; 0 before there is one.
+func ReadProgress(dir string, subtask int) (int64, error) {
+	text, err := os.ReadFile(progressFile(dir, subtask))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	var n int64
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &n)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("progress: %w", err)
+	}
+	return n, nil
+}
+
+func progressFile(dir string, subtask int) string {
+	return filepath.Join(dir, fmt.Sprintf("progress-%d", subtask))
 }
 
 type writer[T any] struct {
@@ -55,6 +93,8 @@ type writer[T any] struct {
 	Tally   Tally
 	subtask int
 	v       [1]T // the record, when it came by value: on the heap once, not each time
+	since   int  // records since the clock was looked at
+	told    time.Time
 }
 
 func (w *writer[T]) Write(v T, _ int64) error {
@@ -73,7 +113,28 @@ func (w *writer[T]) WriteBatch(vs []T, _ []int64) error {
 	for i := range vs {
 		w.Tally.Sum += w.Sum(&vs[i])
 	}
+	if w.Progress {
+		return w.tell(len(vs))
+	}
 	return nil
+}
+
+// tell writes the progress; readers see a whole number or the one before.
+func (w *writer[T]) tell(n int) error {
+	if w.since += n; w.since < everyRecords {
+		return nil
+	}
+	w.since = 0
+	now := time.Now()
+	if now.Sub(w.told) < progressTick {
+		return nil
+	}
+	w.told = now
+	path := progressFile(w.Dir, w.subtask)
+	if err := os.WriteFile(path+".new", fmt.Appendln(nil, w.Tally.Count), 0o644); err != nil {
+		return fmt.Errorf("write the progress: %w", err)
+	}
+	return os.Rename(path+".new", path)
 }
 
 func (w *writer[T]) Flush(_ context.Context, endOfInput bool) error {
@@ -87,5 +148,9 @@ func (w *writer[T]) Flush(_ context.Context, endOfInput bool) error {
 	return nil
 }
 
-func (w *writer[T]) Snapshot(int64) ([][]byte, error) { return nil, nil }
-func (w *writer[T]) Close() error                     { return nil }
+func (w *writer[T]) Snapshot(int64) ([][]byte, error) {
+	b := binary.BigEndian.AppendUint64(nil, uint64(w.Tally.Count))
+	return [][]byte{binary.BigEndian.AppendUint64(b, uint64(w.Tally.Sum))}, nil
+}
+
+func (w *writer[T]) Close() error { return nil }

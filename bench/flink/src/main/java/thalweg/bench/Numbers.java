@@ -2,6 +2,8 @@ package thalweg.bench;
 
 import java.io.IOException;
 import java.io.Serializable;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -34,12 +36,19 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
     private final Maker<T> maker;
     private final long count;
     private final long rate;
+    private final String stop;
 
     /** rate is in records per second and reader; 0 for no limit. Without a limit of count the source is unbounded. */
     public Numbers(Maker<T> maker, long count, long rate) {
+        this(maker, count, rate, "");
+    }
+
+    /** The file stop ends the input as soon as it exists; "" for none. */
+    public Numbers(Maker<T> maker, long count, long rate, String stop) {
         this.maker = maker;
         this.count = count;
         this.rate = rate;
+        this.stop = stop;
     }
 
     /** Shard of shards, and the next number. */
@@ -76,6 +85,7 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
         private CompletableFuture<Void> available = new CompletableFuture<>();
         private boolean noMore;
         private Maker<T> made; // of the first split
+        private int polls;
         private long due; // of the next record with a rate, in System.nanoTime
 
         Reader(SourceReaderContext context) {
@@ -101,6 +111,10 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
             }
             if (rate > 0) {
                 return slowly(s, out);
+            }
+            if (!stop.isEmpty() && ++polls % 16 == 0 && Files.exists(Path.of(stop))) {
+                splits.clear();
+                return InputStatus.END_OF_INPUT;
             }
             for (int i = 0; i < BATCH; i++) {
                 if (s.next >= count) {

@@ -1,0 +1,48 @@
+package thalweg.bench;
+
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.functions.OpenContext;
+import org.apache.flink.api.common.state.ValueState;
+import org.apache.flink.api.common.state.ValueStateDescriptor;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
+import org.apache.flink.util.Collector;
+
+/** --keys N --stop FILE --result DIR: the same as bench/jobs/state. */
+public final class State {
+    private State() {}
+
+    public static void main(String[] argv) throws Exception {
+        Args a = new Args(argv);
+        long keys = a.number("keys", 1_000_000);
+        String result = a.get("result", "");
+        StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
+        env.fromSource(new Numbers<>(n -> Rows.make(n, keys), Long.MAX_VALUE / 2, 0, a.get("stop", "")), WatermarkStrategy.noWatermarks(), "events", Types.POJO(Rows.In.class))
+                .uid("events")
+                .keyBy(e -> e.key, Types.LONG)
+                .process(new Keep()).returns(Rows.Result.class).uid("rows")
+                .sinkTo(new Tally<>(result, Rows.Result::sum, r -> 1, true)).uid("out");
+        env.execute("state");
+    }
+
+    private static final class Keep extends KeyedProcessFunction<Long, Rows.In, Rows.Result> {
+        private transient ValueState<Rows.Row> row;
+
+        @Override
+        public void open(OpenContext c) {
+            row = getRuntimeContext().getState(new ValueStateDescriptor<>("row", Types.POJO(Rows.Row.class)));
+        }
+
+        @Override
+        public void processElement(Rows.In e, Context c, Collector<Rows.Result> out) throws Exception {
+            Rows.Row r = row.value();
+            if (r == null) {
+                r = new Rows.Row();
+            }
+            Rows.Result res = r.update(c.getCurrentKey());
+            row.update(r);
+            out.collect(res);
+        }
+    }
+}

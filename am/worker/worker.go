@@ -51,10 +51,6 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	if err != nil {
 		return err
 	}
-	dirs := c.LocalDirs
-	if own := config.TmpDirs.Value(c.App.Config); len(own) > 0 {
-		dirs = own
-	}
 	private := filepath.Join(c.WorkDir, "workers")
 	if err := os.MkdirAll(private, 0o700); err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -68,7 +64,7 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	leader := &leaders{app: c.App, files: files, log: log}
 	tm, err := taskmanager.New(taskmanager.Options{
 		ID: c.ID, Host: c.Host, Slots: config.TaskSlots.Value(c.App.Config), MemoryBytes: int64(shares.Container), Cores: shares.Cores,
-		NodeHTTPAddress: c.NodeHTTPAddress, Dirs: dirs, LogDir: c.LogDir, Config: c.App.Config,
+		NodeHTTPAddress: c.NodeHTTPAddress, Dirs: localDirs(c), LogDir: c.LogDir, Config: c.App.Config,
 		Leader: leader.find, RPC: rpc.Options{Token: c.App.Token},
 		Launcher: &taskmanager.ProcessLauncher{Dir: private, LogDir: c.LogDir, Env: env, Logger: log},
 		OpenURI:  early.open,
@@ -78,6 +74,21 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 		return err
 	}
 	return tm.Run(ctx)
+}
+
+// localDirs are the folders for local state, one per disk: the container's own below those that YARN gives the application, since the
+// NodeManager removes these with the container, even one that was killed, and the application's only at its end.
+//
+// Source: ResourceLocalizationService.handleCleanupContainerResources, Hadoop 3.4.
+func localDirs(c *container.Container) []string {
+	if own := config.TmpDirs.Value(c.App.Config); len(own) > 0 {
+		return own
+	}
+	dirs := make([]string, 0, len(c.LocalDirs))
+	for _, d := range c.LocalDirs {
+		dirs = append(dirs, filepath.Join(d, c.ID))
+	}
+	return dirs
 }
 
 // leaders finds the JobMaster: the one that launched this container first, later the one that the leader file names.

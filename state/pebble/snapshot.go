@@ -28,7 +28,7 @@ type frozen struct {
 
 	once  sync.Once
 	done  atomic.Bool
-	batch batch
+	batch *chunks
 	view  io.Closer // canonical: a *pdb.Snapshot
 	err   error
 	lost  error // the changes did not reach the store, which is not what the task believes any more
@@ -45,7 +45,7 @@ func (f *frozen) run() error {
 
 func (f *frozen) freeze() error {
 	defer func() { f.batch = nil }()
-	if err := errors.Join(f.b.apply(f.batch), f.batch.Close()); err != nil {
+	if err := f.batch.apply(); err != nil {
 		f.lost = fmt.Errorf("pebble: write changes: %w", err)
 		return f.lost
 	}
@@ -101,10 +101,11 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	if err := b.giveBack(); err != nil {
 		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
 	}
-	batch, err := b.batch()
+	first, err := b.batch()
 	if err != nil {
 		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
 	}
+	batch := &chunks{b: b, cur: first}
 	err = b.writeMeta(batch)
 	for _, s := range b.sets {
 		if err == nil {

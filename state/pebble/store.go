@@ -19,6 +19,8 @@ type store interface {
 	// iter goes over [lower, upper); nil is no bound.
 	iter(lower, upper []byte) (iterator, error)
 	newBatch() batch
+	// newBatchOf is newBatch with room for so many bytes.
+	newBatchOf(size int) batch
 	// write applies a batch, whatever the store lags behind; Backend.apply waits.
 	write(x batch) error
 	Close() error
@@ -60,7 +62,8 @@ func (s *pebbleStore) iter(lower, upper []byte) (iterator, error) {
 	return s.NewIter(&pdb.IterOptions{LowerBound: lower, UpperBound: upper})
 }
 
-func (s *pebbleStore) newBatch() batch { return s.NewBatch() }
+func (s *pebbleStore) newBatch() batch           { return s.NewBatch() }
+func (s *pebbleStore) newBatchOf(size int) batch { return s.NewBatchWithSize(size) }
 
 func (s *pebbleStore) write(x batch) error {
 	b := x.(*pdb.Batch)

@@ -1,0 +1,82 @@
+package pebble
+
+import (
+	"errors"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+)
+
+// chunkBytes is about the size of the pieces that a snapshot's changes are encoded to. Together they may be as large as the cache; in pieces
+// they are not copied while they grow, and each is let go of as soon as it is written.
+const chunkBytes = 1 << 20
+
+// chunks is a batch in pieces.
+type chunks struct {
+	b    *Backend
+	full []batch
+	cur  batch
+}
+
+func (c *chunks) room() batch {
+	if c.cur.Len() >= chunkBytes {
+		c.full = append(c.full, c.cur)
+		c.cur = c.b.db.newBatchOf(chunkBytes + chunkBytes/8)
+	}
+	return c.cur
+}
+
+// Set implements batch.
+func (c *chunks) Set(key, value []byte, o *pdb.WriteOptions) error {
+	return c.room().Set(key, value, o)
+}
+
+// Delete implements batch.
+func (c *chunks) Delete(key []byte, o *pdb.WriteOptions) error { return c.room().Delete(key, o) }
+
+// DeleteRange implements batch.
+func (c *chunks) DeleteRange(start, end []byte, o *pdb.WriteOptions) error {
+	return c.room().DeleteRange(start, end, o)
+}
+
+// Len implements batch.
+func (c *chunks) Len() int {
+	n := c.cur.Len()
+	for _, x := range c.full {
+		n += x.Len()
+	}
+	return n
+}
+
+// Empty implements batch.
+func (c *chunks) Empty() bool { return len(c.full) == 0 && c.cur.Empty() }
+
+// Reset implements batch.
+func (c *chunks) Reset() {
+	for _, x := range c.full {
+		_ = x.Close() // only gives memory back
+	}
+	c.full = nil
+	c.cur.Reset()
+}
+
+// Close implements batch.
+func (c *chunks) Close() error {
+	var errs []error
+	for _, x := range append(c.full, c.cur) {
+		errs = append(errs, x.Close())
+	}
+	c.full = nil
+	return errors.Join(errs...)
+}
+
+// apply writes the pieces in their order and gives them up. After an error those before were written.
+func (c *chunks) apply() (err error) {
+	for _, x := range append(c.full, c.cur) {
+		if err == nil {
+			err = c.b.apply(x)
+		}
+		err = errors.Join(err, x.Close())
+	}
+	c.full = nil
+	return err
+}

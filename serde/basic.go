@@ -19,6 +19,7 @@ type scalar struct {
 }
 
 func (s *scalar) Schema() Schema { return s.schema }
+func (s *scalar) Lossy() bool    { return false }
 
 func short(name string, n int) error { return &DecodeError{Type: name, Offset: n, Reason: reasonShort} }
 
@@ -120,4 +121,13 @@ func Mutable[T any](c Codec[T]) bool {
 		return m.Mutable()
 	}
 	return c.Pointers()
+}
+
+// Lossy reports whether a decoded value may differ from the one that was encoded: time.Time loses its zone, and codecs of users and
+// MarshalBinary are not known. Codecs that do not say so are taken as lossy.
+func Lossy[T any](c Codec[T]) bool {
+	if l, ok := any(c).(interface{ Lossy() bool }); ok {
+		return l.Lossy()
+	}
+	return true
 }

@@ -64,6 +64,9 @@ func (*Boxed) Pointers() bool { return true }
 // Mutable says that copies of the any share the value.
 func (*Boxed) Mutable() bool { return true }
 
+// Lossy is Lossy of T's codec.
+func (b *Boxed) Lossy() bool { return b.pr.lossy }
+
 // Migrating is Migrating for boxed values.
 func (b *Boxed) Migrating(old Schema) (*Boxed, error) {
 	if Same(old, b.schema) {

@@ -146,6 +146,7 @@ func (c *programCodec[T]) Clone(v T) T {
 func (c *programCodec[T]) Views() bool    { return c.pr.views }
 func (c *programCodec[T]) Pointers() bool { return c.pr.pointers }
 func (c *programCodec[T]) Mutable() bool  { return c.pr.mutable }
+func (c *programCodec[T]) Lossy() bool    { return c.pr.lossy }
 
 const maxDepth = 64
 
@@ -211,16 +212,20 @@ func (pr *program) finish(t reflect.Type) {
 		case opBytes:
 			pr.views, pr.mutable = true, true
 			pr.cloneOps = append(pr.cloneOps, *o)
+		case opTime:
+			pr.lossy = true
 		case opSlice, opPointer, opMap:
+			pr.lossy = pr.lossy || o.sub.lossy || o.key != nil && o.key.lossy
 			pr.views = pr.views || o.sub.views || o.key != nil && o.key.views
 			pr.mutable = true
 			pr.cloneOps = append(pr.cloneOps, *o)
 		case opArray:
-			pr.views, pr.mutable = pr.views || o.sub.views, pr.mutable || o.sub.mutable
+			pr.views, pr.mutable, pr.lossy = pr.views || o.sub.views, pr.mutable || o.sub.mutable, pr.lossy || o.sub.lossy
 			if len(o.sub.cloneOps) > 0 {
 				pr.cloneOps = append(pr.cloneOps, *o)
 			}
 		case opCustom:
+			pr.lossy = true // for all that is known
 			if r, ok := registered(o.typ); ok {
 				pr.views, pr.mutable = pr.views || r.views, pr.mutable || r.mutable
 			} else {

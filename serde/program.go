@@ -63,6 +63,7 @@ type program struct {
 	views    bool
 	pointers bool
 	mutable  bool
+	lossy    bool
 }
 
 // erased is a Codec without its type.

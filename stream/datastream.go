@@ -164,6 +164,10 @@ func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, 
 
 // KeyBy partitions the stream by key: all records of a key meet in one subtask. Keys are values that encode alike when they are equal by ==:
 // no pointers, no time.Time, and no struct or array with one inside.
+//
+// fn runs before and behind the exchange and must return the same key, or the task fails: it depends on the record alone (no clock, no
+// randomness, no variable that changes), and on what arrives of it. A time.Time arrives in UTC, without its zone: take days and hours of
+// t.UTC().
 func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
 	s.env.need(fn != nil, "the key function")
 	k := KeyedStream[K, T]{env: s.env, in: s, site: callSite()}
@@ -175,7 +179,7 @@ func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
 	if mayDiffer(reflect.TypeFor[K]()) {
 		fn = equalToItself(k.site, fn)
 	}
-	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec}
+	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec, Site: k.site}
 	if t, err := operator.TypeOf[K](); err == nil {
 		k.keyType = t.Name()
 	}

@@ -241,7 +241,11 @@ func (o *keyedBroadcastOp[K, T, B, R]) Open(context.Context) error {
 func (o *keyedBroadcastOp[K, T, B, R]) Close() error { return o.close(o.fn.Close) }
 
 func (o *keyedBroadcastOp[K, T, B, R]) process(v T, m Meta) error {
-	o.enter(o.sel.key(o.Ctx, v, m), m)
+	k, err := o.sel.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
+	o.enter(k, m)
 	return o.c.done(o.fn.ProcessElement(&o.ro, v, &o.c))
 }
 

@@ -137,11 +137,19 @@ func (o *keyedCoProcessOp[K, A, B, R]) Open(context.Context) error { return o.op
 func (o *keyedCoProcessOp[K, A, B, R]) Close() error               { return o.close(o.fn.Close) }
 
 func (o *keyedCoProcessOp[K, A, B, R]) processFirst(v A, m Meta) error {
-	o.enter(o.keyA.key(o.Ctx, v, m), m)
+	k, err := o.keyA.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
+	o.enter(k, m)
 	return o.c.done(o.fn.ProcessFirst(&o.kc, v, &o.c))
 }
 
 func (o *keyedCoProcessOp[K, A, B, R]) processSecond(v B, m Meta) error {
-	o.enter(o.keyB.key(o.Ctx, v, m), m)
+	k, err := o.keyB.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
+	o.enter(k, m)
 	return o.c.done(o.fn.ProcessSecond(&o.kc, v, &o.c))
 }

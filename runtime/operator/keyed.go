@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/thalweg/thalweg/serde"
@@ -11,6 +12,37 @@ import (
 type KeySelector[K comparable, T any] struct {
 	Fn    func(T) K
 	Codec serde.Codec[K]
+	Site  string // file:line of the user's call; "" when it is not known
+
+	types string       // what errors call T, instead of its name
+	check *keyCheck[K] // of one operator
+	skip  int32        // records until the next check
+}
+
+// keyCheck compares keys behind the exchange with the hash from before it.
+type keyCheck[K comparable] struct {
+	hasher *state.Hasher[K]
+	always bool // records lose something on the way
+	n      int  // checked
+}
+
+const (
+	keyChecksFirst = 256 // records of which each is checked, when nothing is lost on the way
+	keyCheckEvery  = 64  // of which one is afterwards
+)
+
+// KeyError says that a key function does not return the same key before and behind an exchange.
+type KeyError struct {
+	Site, Key, Type string
+}
+
+func (e *KeyError) Error() string {
+	call := "KeyBy"
+	if e.Site != "" {
+		call += " at " + e.Site
+	}
+	return fmt.Sprintf("%s: the key function returned %s for a record, and another key for the same record before it was sent here. It must depend on the record alone (no clock, randomness, map order or variable), "+
+		"and on what arrives of %s: a time.Time arrives in UTC, without its zone (take the key of t.UTC()), and a type with a codec of its own or MarshalBinary as its decoder makes it", call, e.Key, e.Type)
 }
 
 // NewHash returns a hash function with scratch memory of its own.
@@ -19,9 +51,32 @@ func (k KeySelector[K, T]) NewHash() func(T) uint32 {
 	return func(v T) uint32 { return h.Hash(fn(v)) }
 }
 
-// key builds the state key of a record.
-func (k *KeySelector[K, T]) key(ctx *Context, v T, m Meta) state.Key[K] {
-	return state.Key[K]{Key: k.Fn(v), Hash: m.Hash, Group: state.GroupOf(m.Hash, ctx.MaxParallelism)}
+// key builds the state key of a record. A key that does not belong to the record's hash would be kept where nobody finds it: that is an
+// error.
+func (k *KeySelector[K, T]) key(ctx *Context, v T, m Meta) (state.Key[K], error) {
+	key := state.Key[K]{Key: k.Fn(v), Hash: m.Hash, Group: state.GroupOf(m.Hash, ctx.MaxParallelism)}
+	if k.skip > 0 {
+		k.skip--
+		return key, nil
+	}
+	return key, k.verify(ctx, &key)
+}
+
+// verify compares a key with its hash, and says when to do so again.
+func (k *KeySelector[K, T]) verify(ctx *Context, key *state.Key[K]) error {
+	c := k.check
+	if c == nil {
+		codec, err := serde.For[T]()
+		c = &keyCheck[K]{hasher: state.NewHasher(k.Codec), always: err != nil || serde.Lossy(codec)}
+		k.check = c
+	}
+	if c.hasher.Hash(key.Key) != key.Hash {
+		return ctx.wrap(&KeyError{Site: k.Site, Key: fmt.Sprintf("%#v", key.Key), Type: cmp.Or(k.types, typeName[T]())})
+	}
+	if c.n++; !c.always && c.n >= keyChecksFirst {
+		k.skip = keyCheckEvery - 1
+	}
+	return nil
 }
 
 // Reduce keeps one value per key and emits it after each record; in BATCH after the last record only. Source: Flink
@@ -61,7 +116,10 @@ func (o *reduceOp[K, T]) Idle(idle bool) error     { return o.out.Idle(idle) }
 
 func (o *reduceOp[K, T]) Process(v T, m Meta) error {
 	o.Ctx.Enter()
-	k := o.sel.key(o.Ctx, v, m)
+	k, err := o.sel.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
 	acc, found, err := o.table.Get(k, 0)
 	if err != nil {
 		return fmt.Errorf("operator %s: %w", o.Ctx.Describe(), err)

@@ -246,7 +246,11 @@ func (o *processOp[K, T, R]) Open(context.Context) error { return o.open(o.fn.Op
 func (o *processOp[K, T, R]) Close() error               { return o.close(o.fn.Close) }
 
 func (o *processOp[K, T, R]) Process(v T, m Meta) error {
-	o.enter(o.sel.key(o.Ctx, v, m), m)
+	k, err := o.sel.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
+	o.enter(k, m)
 	return o.c.done(o.fn.ProcessElement(&o.kc, v, &o.c))
 }
 

@@ -27,7 +27,11 @@ func BenchmarkKeyedState(b *testing.B) {
 					b.ReportAllocs()
 					i := 0
 					for b.Loop() {
-						op.enter(op.sel.key(op.Ctx, records[i], metas[i]), metas[i])
+						k, err := op.sel.key(op.Ctx, records[i], metas[i])
+						if err != nil {
+							b.Fatal(err)
+						}
+						op.enter(k, metas[i])
 						if err := access(i); err != nil {
 							b.Fatal(err)
 						}

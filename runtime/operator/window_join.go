@@ -67,7 +67,11 @@ func JoinWindow[K comparable, A, B, R any](spec CoWindowSpec[K, A, B], fn func(c
 func coWindow[K comparable, A, B, R any](spec CoWindowSpec[K, A, B], fn func(*WindowContext[K], *bothSides[A, B], *Collector[R]) error) Factory {
 	one, two := spec.One.Fn, spec.Two.Fn
 	w := spec.Windows
-	w.Key = KeySelector[K, TaggedUnion[A, B]]{Codec: spec.One.Codec, Fn: func(t TaggedUnion[A, B]) K {
+	site := spec.One.Site
+	if spec.Two.Site != site {
+		site += " and " + spec.Two.Site
+	}
+	w.Key = KeySelector[K, TaggedUnion[A, B]]{Codec: spec.One.Codec, Site: site, types: typeName[A]() + " or " + typeName[B](), Fn: func(t TaggedUnion[A, B]) K {
 		if t.Second {
 			return two(t.Two)
 		}

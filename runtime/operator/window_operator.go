@@ -247,7 +247,9 @@ func (o *windowOp[K, T, C, R]) Process(v T, m Meta) error {
 	if err != nil {
 		return err
 	}
-	o.cur = o.sel.key(o.Ctx, v, m)
+	if o.cur, err = o.sel.key(o.Ctx, v, m); err != nil {
+		return err
+	}
 	skipped := true
 	for _, w := range wins {
 		var late bool

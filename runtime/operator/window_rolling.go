@@ -51,7 +51,10 @@ func (o *rollingOp[K, T, A, R]) Idle(idle bool) error     { return o.out.Idle(id
 
 func (o *rollingOp[K, T, A, R]) Process(v T, m Meta) error {
 	o.Ctx.Enter()
-	k := o.sel.key(o.Ctx, v, m)
+	k, err := o.sel.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
 	acc, found, err := o.table.Ref(k, 0)
 	if err != nil {
 		return o.Ctx.wrap(err)

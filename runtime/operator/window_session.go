@@ -146,7 +146,10 @@ func (o *sessionOp[K, T, C, R]) Process(v T, m Meta) error {
 	if !fits {
 		return o.noWindow(m.TS, o.win)
 	}
-	k := o.sel.key(o.Ctx, v, m)
+	k, err := o.sel.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
 	at := o.clock.at(k.Group)
 	gone := minus(at, o.lateness)
 	if w.End-1 <= gone {

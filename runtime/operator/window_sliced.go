@@ -111,7 +111,10 @@ func (o *slicedOp[K, T, C, R]) Process(v T, m Meta) error {
 		}
 	}
 	o.Ctx.Enter()
-	k := o.sel.key(o.Ctx, v, m)
+	k, err := o.sel.key(o.Ctx, v, m)
+	if err != nil {
+		return err
+	}
 	acc, found, err := o.table.Ref(k, c.start)
 	if err != nil {
 		return o.failed(err)

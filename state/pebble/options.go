@@ -116,14 +116,15 @@ func (l logger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("pebble: "+format, args...))
 }
 
-// volatileFS leaves out every sync: the files need not survive the machine, since recovery starts from a checkpoint.
+// volatileFS leaves out every sync: the files need not survive the machine, since recovery starts from a checkpoint. Only SyncTo is left,
+// which begins to write and waits only for what it began before: pages that are not yet written cannot be taken back when the container's memory is full, and
+// whoever needs memory then waits for the disk.
 type volatileFS struct{ vfs.FS }
 
 type volatileFile struct{ vfs.File }
 
-func (volatileFile) Sync() error                { return nil }
-func (volatileFile) SyncData() error            { return nil }
-func (volatileFile) SyncTo(int64) (bool, error) { return false, nil }
+func (volatileFile) Sync() error     { return nil }
+func (volatileFile) SyncData() error { return nil }
 
 func volatile(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {

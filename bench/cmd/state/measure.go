@@ -148,7 +148,7 @@ func (w *watcher) span(ctx context.Context, name string, over func(records int64
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
 			m := w.e.memory()
-			w.b.logf("  %s: %d records in %.0f s, %.0f CPU s; memory %d MiB (own %d), met its limit %d times", name, p.Events, p.Wall, p.CPU, m.Now>>20, m.Anon>>20, m.Full)
+			w.b.logf("  %s: %d records in %.0f s, %.0f CPU s; memory %d MiB (own %d), read again %d MiB", name, p.Events, p.Wall, p.CPU, m.Now>>20, m.Anon>>20, m.Again>>20)
 		}
 		return over(now, time.Since(begin)), w.alive(ctx)
 	})

@@ -65,7 +65,7 @@ func (r *report) text() string {
 			}
 		}
 		m := x.Memory
-		line("memory", "own %s at most, charged %s at most, limit met %d times, processes killed for it: %d", mib(m.Anon), mib(m.Peak), m.Full, m.Kills)
+		line("memory", "own %s at most, charged %s at most, read again for want of page cache %s, processes killed for it: %d", mib(m.Anon), mib(m.Peak), mib(m.Again), m.Kills)
 		if x.Error != "" {
 			line("FAILED", "%s", x.Error)
 		} else {

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Group is a control group. Make it with New, give it up with Close. Safe for concurrent use.
@@ -28,7 +30,7 @@ type Usage struct {
 	Peak  int64 `json:"peak"`  // the most that was charged: with files in use that is the limit
 	Anon  int64 `json:"anon"`  // the processes' own memory
 	Cache int64 `json:"cache"` // page cache
-	Full  int64 `json:"full"`  // how often the limit was met
+	Again int64 `json:"again"` // read from files again, since the page cache had no room for it
 	Kills int64 `json:"kills"` // processes that the kernel killed for it
 }
 
@@ -103,13 +105,14 @@ func (g *Group) Processes() ([]int, error) {
 
 // Read reads the figures; those that the kernel does not tell are 0.
 func (g *Group) Read() Usage {
+	page := int64(os.Getpagesize())
 	if g.v2 {
 		stat, events := g.table("memory.stat"), g.table("memory.events")
-		return Usage{Now: g.number("memory.current"), Peak: g.number("memory.peak"), Anon: stat["anon"], Cache: stat["file"], Full: events["max"], Kills: events["oom_kill"]}
+		return Usage{Now: g.number("memory.current"), Peak: g.number("memory.peak"), Anon: stat["anon"], Cache: stat["file"], Again: stat["workingset_refault_file"] * page, Kills: events["oom_kill"]}
 	}
 	stat, oom := g.table("memory.stat"), g.table("memory.oom_control")
 	return Usage{Now: g.number("memory.usage_in_bytes"), Peak: g.number("memory.max_usage_in_bytes"), Anon: stat["total_rss"], Cache: stat["total_cache"],
-		Full: g.number("memory.failcnt"), Kills: oom["oom_kill"]}
+		Again: stat["total_workingset_refault_file"] * page, Kills: oom["oom_kill"]}
 }
 
 func (g *Group) number(file string) int64 {
@@ -137,10 +140,22 @@ func (g *Group) table(file string) map[string]int64 {
 	return t
 }
 
-// Close removes the group. Its processes must have ended.
+// Close removes the group. Its processes must have ended; the kernel may take a moment to see that.
 func (g *Group) Close() error {
-	if err := os.Remove(g.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cgroup: remove: %w", err)
+	var err error
+	for range closeTries {
+		if err = os.Remove(g.dir); err == nil || errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		time.Sleep(closePause)
 	}
-	return nil
+	return fmt.Errorf("cgroup: remove: %w", err)
 }
+
+const (
+	closeTries = 50
+	closePause = 100 * time.Millisecond
+)

@@ -10,6 +10,7 @@ import (
 type Aggregator[T, A, V any] interface {
 	Create() A
 	Add(acc *A, v T)
+	// Result may return acc, or parts of it, but must not change it: sort a copy.
 	Result(acc A) V
 	// Merge returns the accumulator of the records of both; it may change and reuse a, but not b. Windows that merge and slices of sliding
 	// windows are combined by it.

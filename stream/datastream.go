@@ -83,7 +83,8 @@ func (s DataStream[T]) FilterRef(fn func(*T) bool) SingleOutputStreamOperator[T]
 }
 
 // FilterMap makes a result of each record and keeps it when fn is true: the fastest way to pick some records and the fields that are needed
-// of them, since nothing is copied on the way. fn must not change v, and sets every field of the results that it keeps: r holds anything.
+// of them, since nothing is copied on the way. fn must not change v, and sets every field of the results that it keeps: r holds anything. It
+// makes new slices and maps: those that r holds may be in use by whoever got the last ones.
 func (s DataStream[T]) FilterMap[R any](fn func(v *T, r *R) bool) SingleOutputStreamOperator[R] {
 	s.env.need(fn != nil, "the function")
 	return next[T, R](s, "filtermap", "FilterMap", operator.FilterMap(fn))

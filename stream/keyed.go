@@ -61,7 +61,7 @@ func keyed[K comparable, T, R any](s KeyedStream[K, T], kind, name, detail strin
 	return output[R](s.env, n)
 }
 
-// Reduce keeps one value per key, fn of it and each record, and emits it after each record.
+// Reduce keeps one value per key, fn of it and each record, and emits it after each record. fn may change acc in place.
 func (s KeyedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamOperator[T] {
 	s.env.need(fn != nil, "the function")
 	return keyed[K, T, T](s, "reduce", "Keyed Reduce", "", operator.Reduce(s.sel, fn))

@@ -74,7 +74,7 @@ func AsyncWait[T, R any](newFn func() AsyncFunction[T, R], opts AsyncOptions[R])
 		if err != nil {
 			return nil, err
 		}
-		o := &asyncOp[T, R]{ctx: ctx, fn: newFn(), opts: opts, out: r, codec: codec, signal: make(chan struct{}, 1), entries: map[*asyncEntry[T, R]]struct{}{}}
+		o := &asyncOp[T, R]{ctx: ctx, fn: newFn(), opts: opts, out: r, codec: codec, mutable: serde.Mutable(codec), signal: make(chan struct{}, 1), entries: map[*asyncEntry[T, R]]struct{}{}}
 		o.onTimeout, _ = o.fn.(AsyncTimeout[T, R])
 		o.segments = []*asyncSegment[T, R]{{}}
 		return o, nil
@@ -111,6 +111,7 @@ type asyncOp[T, R any] struct {
 	opts      AsyncOptions[R]
 	out       Receiver[R]
 	codec     serde.Codec[T]
+	mutable   bool // whoever sent a record may go on using what it points to
 	seq       int64
 	entries   map[*asyncEntry[T, R]]struct{}
 	segments  []*asyncSegment[T, R]
@@ -158,6 +159,9 @@ func (o *asyncOp[T, R]) Open(context.Context) error {
 func (o *asyncOp[T, R]) Process(v T, m Meta) error {
 	if err := o.waitUntil(func() bool { return len(o.entries) < o.opts.Capacity }); err != nil {
 		return err
+	}
+	if o.mutable {
+		v = o.codec.Clone(v)
 	}
 	s := o.segments[len(o.segments)-1]
 	o.seq++

@@ -115,7 +115,7 @@ func (t recordType[T]) Tee(outs []any) (any, error) {
 		}
 		all[i] = r
 	}
-	return Receiver[T](newTee(all)), nil
+	return Receiver[T](newTee(all, t.codec)), nil
 }
 
 func (t recordType[T]) Writer(part *network.Partition, n, subtask, maxParallelism int, p graph.Partitioner, keyer any, flushEach bool) (any, error) {
@@ -169,6 +169,9 @@ type writer[T any] struct {
 	flushEach bool
 	records   int64
 }
+
+// encodes implements encoder.
+func (w *writer[T]) encodes() {}
 
 // Records is how many records were written; the task's goroutine reads it.
 func (w *writer[T]) Records() int64 { return w.records }

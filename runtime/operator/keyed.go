@@ -95,7 +95,7 @@ func Reduce[K comparable, T any](sel KeySelector[K, T], fn func(acc, v T) T) Fac
 		if err != nil {
 			return nil, err
 		}
-		o := &reduceOp[K, T]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, fn: fn, out: r, table: t}
+		o := &reduceOp[K, T]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, fn: fn, out: r, table: t, mutable: serde.Mutable(codec)}
 		ctx.onKeyEnd(o.emit, nil)
 		return o, nil
 	})
@@ -108,6 +108,8 @@ type reduceOp[K comparable, T any] struct {
 	out   Receiver[T]
 	table state.Table[K, T]
 	last  lastRecord[K]
+	// mutable: fn may change its first argument in place, which a running snapshot must not see.
+	mutable bool
 }
 
 func (o *reduceOp[K, T]) Input(int) any            { return Receiver[T](o) }
@@ -120,7 +122,16 @@ func (o *reduceOp[K, T]) Process(v T, m Meta) error {
 	if err != nil {
 		return err
 	}
-	acc, found, err := o.table.Get(k, 0)
+	var acc T
+	var found bool
+	if o.mutable {
+		var p *T
+		if p, found, err = o.table.Ref(k, 0); err == nil {
+			acc = *p
+		}
+	} else {
+		acc, found, err = o.table.Get(k, 0)
+	}
 	if err != nil {
 		return fmt.Errorf("operator %s: %w", o.Ctx.Describe(), err)
 	}

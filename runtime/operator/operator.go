@@ -16,6 +16,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -210,6 +211,26 @@ func (t tee[T]) Idle(idle bool) error {
 // batchReader is a BatchReceiver that leaves both slices as they are.
 type batchReader interface{ readsOnly() }
 
+// encoder is a Receiver that neither keeps nor changes anything of a record.
+type encoder interface{ encodes() }
+
+// Process hands the record to each receiver in turn: one that may change what it points to gets a copy.
+func (t *teeBatches[T]) Process(v T, m Meta) error {
+	if t.clone == nil {
+		return t.tee.Process(v, m)
+	}
+	for i, r := range t.tee {
+		w := v
+		if t.clone[i] {
+			w = t.codec.Clone(v)
+		}
+		if err := r.Process(w, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ProcessBatch hands the batch to each receiver in turn: one that may change it gets a copy.
 func (t *teeBatches[T]) ProcessBatch(vs []T, ts []int64) error {
 	for i, b := range t.batches {
@@ -217,6 +238,11 @@ func (t *teeBatches[T]) ProcessBatch(vs []T, ts []int64) error {
 		if t.change[i] {
 			t.vs = append(t.vs[:0], vs...)
 			v = t.vs
+			if t.clone != nil && t.clone[i] {
+				for n := range v {
+					v[n] = t.codec.Clone(v[n])
+				}
+			}
 			if ts != nil {
 				t.ts = append(t.ts[:0], ts...)
 				s = t.ts
@@ -234,20 +260,28 @@ type teeBatches[T any] struct {
 	tee[T]
 	batches []BatchReceiver[T]
 	change  []bool // the receiver may change what it gets, and is not the last
+	clone   []bool // it may change or keep what records point to, and is not the last; nil when they point to nothing that can be changed
+	codec   serde.Codec[T]
 	vs      []T
 	ts      []int64
 }
 
-func newTee[T any](all tee[T]) *teeBatches[T] {
-	t := &teeBatches[T]{tee: all}
+func newTee[T any](all tee[T], codec serde.Codec[T]) *teeBatches[T] {
+	t := &teeBatches[T]{tee: all, codec: codec}
+	mutable := serde.Mutable(codec)
 	for i, r := range all {
 		b, takes := r.(BatchReceiver[T])
 		if !takes {
 			b = oneByOne[T]{r}
 		}
 		_, reads := b.(batchReader)
+		_, encodes := r.(encoder)
+		clone := mutable && !encodes && i < len(all)-1
+		if mutable {
+			t.clone = append(t.clone, clone)
+		}
 		t.batches = append(t.batches, b)
-		t.change = append(t.change, takes && !reads && i < len(all)-1)
+		t.change = append(t.change, clone || takes && !reads && i < len(all)-1)
 	}
 	return t
 }

@@ -252,8 +252,9 @@ func (r *RuntimeContext[K]) ValueState[V any](name string, opts ...StateOption) 
 
 // ReducingState is one value per key that everything added is reduced to. Source: Flink ReducingState.
 type ReducingState[V any] struct {
-	s  valueAccess[V]
-	fn func(a, b V) V
+	s       valueAccess[V]
+	fn      func(a, b V) V
+	mutable bool
 }
 
 // Get returns what the current key's values were reduced to; found is false when there are none.
@@ -261,7 +262,17 @@ func (s ReducingState[V]) Get() (v V, found bool, err error) { return s.s.get() 
 
 // Add reduces v into the current key's value.
 func (s ReducingState[V]) Add(v V) error {
-	old, found, err := s.s.get()
+	var old V
+	var found bool
+	var err error
+	if s.mutable { // fn may change it in place
+		var p *V
+		if p, found, err = s.s.ref(); err == nil {
+			old = *p
+		}
+	} else {
+		old, found, err = s.s.get()
+	}
 	if err != nil {
 		return err
 	}
@@ -276,14 +287,14 @@ func (s ReducingState[V]) Clear() error { return s.s.clear() }
 
 func (s ReducingState[V]) table() any { return s.s.table() }
 
-// ReducingState opens the reducing state of this name. fn must not change its arguments in place.
+// ReducingState opens the reducing state of this name. fn may change its first argument in place.
 func (r *RuntimeContext[K]) ReducingState[V any](name string, fn func(a, b V) V, opts ...StateOption) (ReducingState[V], error) {
 	codec, err := codecFor[V](r.ctx, name, "value")
 	if err != nil {
 		return ReducingState[V]{}, err
 	}
 	s, err := r.openValue(name, "ReducingState["+typeName[V]()+"]", codec, opts)
-	return ReducingState[V]{s, fn}, err
+	return ReducingState[V]{s, fn, serde.Mutable(codec)}, err
 }
 
 // AggregatingState is one accumulator per key that values of T are added to, with results of R. Source: Flink AggregatingState.
@@ -307,7 +318,7 @@ func (s AggregatingState[T, R]) Clear() error { return s.s.clear() }
 
 func (s AggregatingState[T, R]) table() any { return s.s.table() }
 
-// StateAggregator folds values of T into an accumulator A with the result R.
+// StateAggregator folds values of T into an accumulator A with the result R. Add changes acc in place; Result must not (sort a copy).
 type StateAggregator[T, A, R any] interface {
 	Create() A
 	Add(acc *A, v T)
@@ -319,6 +330,8 @@ type accumulator[T, A, R any] struct {
 	agg   StateAggregator[T, A, R]
 	codec serde.Codec[A]
 	views bool // accumulators hold strings or slices, which may be views of a record's buffer
+	// shares: results may share memory with accumulators, which go on changing.
+	shares bool
 }
 
 func (a *accumulator[T, A, R]) add(v T) error {
@@ -341,6 +354,9 @@ func (a *accumulator[T, A, R]) get() (r R, found bool, err error) {
 	if err != nil || !found {
 		return r, false, err
 	}
+	if a.shares {
+		acc = a.codec.Clone(acc)
+	}
 	return a.agg.Result(acc), true, nil
 }
 
@@ -351,5 +367,5 @@ func (r *RuntimeContext[K]) AggregatingState[T, A, R any](name string, agg State
 		return AggregatingState[T, R]{}, err
 	}
 	s, err := r.openValue(name, "AggregatingState["+typeName[A]()+"]", codec, opts)
-	return AggregatingState[T, R]{&accumulator[T, A, R]{s, agg, codec, codec.Views()}}, err
+	return AggregatingState[T, R]{&accumulator[T, A, R]{s, agg, codec, codec.Views(), serde.Mutable(codec) && mutableType[R]()}}, err
 }

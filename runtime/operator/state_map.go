@@ -28,7 +28,8 @@ type mapEntry[UK comparable, V any] struct {
 	at  int64 // with a time to live
 }
 
-// Get returns the value of an entry of the current key's map.
+// Get returns the value of an entry of the current key's map. Slices and maps inside of values, here and in ForEach and Values, are not to be
+// changed.
 func (s MapState[UK, V]) Get(k UK) (v V, found bool, err error) { return s.s.get(k) }
 
 // Put sets an entry.

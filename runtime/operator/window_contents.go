@@ -39,16 +39,34 @@ type contents[T, C any] struct {
 	flat   bool // they need none while they are the same bytes as before: they hold no slices, maps or pointers
 	// mutable contents share memory with what is made from them by merge.
 	mutable bool
+	// shares says that what the user's half emits may share memory with them: a window that goes on is emitted from a copy.
+	shares bool
 }
 
-func (c *contents[T, C]) init() (err error) {
+func (c *contents[T, C]) init(shares bool) (err error) {
 	if c.codec, err = serde.For[C](); err != nil {
 		return err
 	}
 	c.views = c.codec.Views() && !c.copies
 	c.mutable = serde.Mutable(c.codec)
 	c.flat = c.views && !c.mutable
+	c.shares = c.mutable && shares
 	return nil
+}
+
+// given is what a user's half is given of p; stays says that the window, or another one, goes on with p's contents.
+func (c *contents[T, C]) given(p *C, stays bool) *C {
+	if !stays || !c.shares {
+		return p
+	}
+	v := c.codec.Clone(*p)
+	return &v
+}
+
+// mutableType reports whether values of T hold memory that a change in place is seen through; so do types without a codec, for all that is known.
+func mutableType[T any]() bool {
+	c, err := serde.For[T]()
+	return err != nil || serde.Mutable(c)
 }
 
 // put adds a record to a window's contents in state.
@@ -77,6 +95,8 @@ type windowUser[K comparable, C, R any] interface {
 	open(o *windowEnv[K, R]) error
 	// fire emits a window's results. Whoever evicts returns the new contents and true.
 	fire(k state.Key[K], w Window, c *C) (changed bool, err error)
+	// shares says that what fire emits, or does with c, may reach or change the memory of mutable contents.
+	shares() bool
 	// stateful says that fire uses state, and that clear is to be called for each key of a window that is gone.
 	stateful() bool
 	clear(k state.Key[K], w Window) error
@@ -112,6 +132,7 @@ func (u *emitFunc[K, C, R]) fire(k state.Key[K], w Window, c *C) (bool, error) {
 	return false, u.env.c.done(u.emit(k.Key, w, c, &u.env.c))
 }
 
+func (*emitFunc[K, C, R]) shares() bool                     { return mutableType[R]() }
 func (*emitFunc[K, C, R]) stateful() bool                   { return false }
 func (*emitFunc[K, C, R]) clear(state.Key[K], Window) error { return nil }
 func (*emitFunc[K, C, R]) forget(state.Namespace) error     { return nil }
@@ -140,7 +161,7 @@ type WindowRuntimeContext[K comparable] struct {
 // session windows, which merge. Source: Flink ProcessWindowFunction.Context.windowState.
 func (r *WindowRuntimeContext[K]) WindowValueState[V any](name string) (WindowValueState[V], error) {
 	if r.u.merging {
-		return WindowValueState[V]{}, fmt.Errorf("state %q, opened at %s: per-window state is not possible with windows that merge; use the key's state", name, userSite())
+		return WindowValueState[V]{}, lastingError{fmt.Errorf("state %q, opened at %s: per-window state is not possible with windows that merge; use the key's state", name, userSite())}
 	}
 	codec, err := serde.ForBoxed[V]()
 	if err != nil {
@@ -233,6 +254,7 @@ func (u *processUser[K, V, C, R]) fire(k state.Key[K], w Window, c *C) (bool, er
 	return false, u.env.c.done(u.fn.Process(&u.wc, u.each(c), &u.env.c))
 }
 
+func (u *processUser[K, V, C, R]) shares() bool   { return mutableType[V]() }
 func (u *processUser[K, V, C, R]) stateful() bool { return true }
 
 func (u *processUser[K, V, C, R]) clear(k state.Key[K], w Window) error {

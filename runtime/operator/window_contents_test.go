@@ -28,7 +28,7 @@ func TestContentsKeepTheirOwnStrings(t *testing.T) {
 		return named{unsafe.String(unsafe.SliceData(room), len(name)), n}
 	}
 	for what, c := range map[string]contents[named, named]{"copied for it": {fold: most}, "copies itself": {fold: copied, copies: true}} {
-		if err := c.init(); err != nil {
+		if err := c.init(true); err != nil {
 			t.Fatal(err)
 		}
 		var acc named

@@ -116,6 +116,9 @@ func (u *evictUser[K, T, C, R]) fireBuffer(k state.Key[K], w Window, buffer *[]T
 // evictBuffer is an evictUser over its buffer.
 type evictBuffer[K comparable, T, C, R any] struct{ *evictUser[K, T, C, R] }
 
+// shares: the rest of the user's half may change records in place, as a reduce function does.
+func (evictBuffer[K, T, C, R]) shares() bool { return mutableType[T]() }
+
 func (b evictBuffer[K, T, C, R]) fire(k state.Key[K], w Window, c *[]TimestampedValue[T]) (bool, error) {
 	return b.fireBuffer(k, w, c)
 }

@@ -31,7 +31,9 @@ type windowOp[K comparable, T, C, R any] struct {
 	wakes   bool
 	over    bool // the last processing-time timers of the key fire, in BATCH
 	nextID  int64
-	quiet   bool // the trigger is interested in the first record of a window alone
+	overlap bool           // records are in several windows
+	values  serde.Codec[T] // set when each of these needs a record of its own
+	quiet   bool           // the trigger is interested in the first record of a window alone
 	tc      TriggerContext
 	drops   []func(state.Namespace) error
 	live    []int64 // starts of windows with contents, ascending; not for the global window
@@ -65,8 +67,12 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 	if err := o.init(ctx, spec.Key, out, spec.Lateness, spec.Late); err != nil {
 		return nil, err
 	}
-	if err := o.c.init(); err != nil {
+	if err := o.c.init(user.shares()); err != nil {
 		return nil, err
+	}
+	o.overlap = o.win.Kind == SlidingWindows && o.win.Sliding.Size > o.win.Sliding.Slide
+	if codec, err := serde.For[T](); err == nil && o.overlap && serde.Mutable(codec) {
+		o.values = codec
 	}
 	o.env = windowEnv[K, R]{ctx: ctx, codec: o.sel.Codec, c: newCollector(ctx, o.out), clock: &o.clock, merging: o.merges(), ns: o.nsOf}
 	var err error
@@ -251,8 +257,12 @@ func (o *windowOp[K, T, C, R]) Process(v T, m Meta) error {
 		return err
 	}
 	skipped := true
-	for _, w := range wins {
+	record := v
+	for i, w := range wins {
 		var late bool
+		if v = record; o.values != nil && i < len(wins)-1 {
+			v = o.values.Clone(record)
+		}
 		if o.merges() {
 			late, err = o.addMerging(v, m.TS, w)
 		} else {
@@ -298,14 +308,14 @@ func (o *windowOp[K, T, C, R]) element(v T, ts int64) error {
 	if err != nil {
 		return o.Ctx.wrap(err)
 	}
-	if err := o.act(r); err != nil {
+	if err := o.act(r, false); err != nil {
 		return err
 	}
 	return o.mind(w, true)
 }
 
-// act does what the trigger decided about the current window.
-func (o *windowOp[K, T, C, R]) act(r TriggerResult) error {
+// act does what the trigger decided about the current window; over says that it is removed afterwards.
+func (o *windowOp[K, T, C, R]) act(r TriggerResult, over bool) error {
 	if r.fires() {
 		found, err := o.load()
 		if err != nil {
@@ -313,6 +323,9 @@ func (o *windowOp[K, T, C, R]) act(r TriggerResult) error {
 		}
 		if found {
 			k, w, ns := o.cur, o.w, o.ns
+			if o.c.shares && (o.overlap || !over && !r.purges()) {
+				o.buf = o.c.codec.Clone(o.buf)
+			}
 			changed, err := o.user.fire(k, w, &o.buf)
 			if err == nil && changed && !r.purges() {
 				if o.c.void != nil && o.c.void(&o.buf) {
@@ -555,11 +568,9 @@ func (o *windowOp[K, T, C, R]) due(k state.Key[K], ns state.Namespace, at int64,
 	if err != nil {
 		return o.Ctx.wrap(err)
 	}
-	if err := o.act(r); err != nil {
+	over := event == o.win.EventTime && at == o.cleanup(w)
+	if err := o.act(r, over); err != nil || !over {
 		return err
-	}
-	if event != o.win.EventTime || at != o.cleanup(w) {
-		return nil
 	}
 	return o.remove(w)
 }

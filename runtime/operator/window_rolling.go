@@ -29,6 +29,9 @@ func Rolling[K comparable, T, A, R any](sel KeySelector[K, T], newFn func() Roll
 			return nil, err
 		}
 		o := &rollingOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, f: newFn(), codec: codec, views: codec.Views(), out: r, table: t}
+		if results, err := serde.For[R](); err == nil && serde.Mutable(codec) && serde.Mutable(results) {
+			o.results = results
+		}
 		ctx.onKeyEnd(o.emit, nil)
 		return o, nil
 	})
@@ -43,6 +46,8 @@ type rollingOp[K comparable, T, A, R any] struct {
 	out   Receiver[R]
 	table state.Table[K, A]
 	last  lastRecord[K]
+	// results is set when they may share memory with accumulators, which go on changing.
+	results serde.Codec[R]
 }
 
 func (o *rollingOp[K, T, A, R]) Input(int) any            { return Receiver[T](o) }
@@ -67,7 +72,11 @@ func (o *rollingOp[K, T, A, R]) Process(v T, m Meta) error {
 		o.last = lastRecord[K]{k, m}
 		return nil
 	}
-	return o.out.Process(o.f.Result(k.Key, acc), m)
+	r := o.f.Result(k.Key, acc)
+	if o.results != nil {
+		r = o.results.Clone(r)
+	}
+	return o.out.Process(r, m)
 }
 
 // lastRecord is the key's last record, in BATCH: an aggregation without windows emits its result then.

@@ -109,7 +109,7 @@ func newSession[K comparable, T, C, R any](ctx *Context, out any, sel KeySelecto
 	if err := o.init(ctx, sel, out, lateness, late); err != nil {
 		return nil, err
 	}
-	if err := o.c.init(); err != nil {
+	if err := o.c.init(user.shares()); err != nil {
 		return nil, err
 	}
 	var err error
@@ -211,7 +211,7 @@ func (o *sessionOp[K, T, C, R]) Process(v T, m Meta) error {
 		}
 		for i := range o.set.len() {
 			if s := o.set.at(i); s.Start == win.Start {
-				_, err := o.user.fire(k, win, &s.C)
+				_, err := o.user.fire(k, win, o.c.given(&s.C, true))
 				return err
 			}
 		}
@@ -262,7 +262,7 @@ func (o *sessionOp[K, T, C, R]) timer(k state.Key[K], _ state.Namespace, at int6
 		}
 		w := Window{s.Start, s.End}
 		if !s.Fired {
-			if _, err := o.user.fire(k, w, &s.C); err != nil {
+			if _, err := o.user.fire(k, w, o.c.given(&s.C, o.lateness > 0)); err != nil {
 				return err
 			}
 			if o.lateness > 0 {

@@ -41,7 +41,7 @@ func newSliced[K comparable, T, C, R any](ctx *Context, out any, sel KeySelector
 	if err := o.init(ctx, sel, out, lateness, late); err != nil {
 		return nil, err
 	}
-	if err := o.c.init(); err != nil {
+	if err := o.c.init(user.shares()); err != nil {
 		return nil, err
 	}
 	t, err := OpenTable(ctx, "window-contents", sel.Codec, o.c.codec)
@@ -179,8 +179,8 @@ func (o *slicedOp[K, T, C, R]) update(k state.Key[K], ts int64) error {
 func (o *slicedOp[K, T, C, R]) join(acc, c *C, have bool) {
 	switch {
 	case have:
-		*acc = o.c.merge(*acc, *c)
-	case o.c.mutable && o.slice.Size != o.win.Size:
+		*acc = o.c.merge(*acc, *o.c.given(c, true))
+	case o.c.mutable && o.slice.Size != o.win.Size, o.c.shares && o.lateness > 0:
 		*acc = o.c.codec.Clone(*c)
 	default:
 		*acc = *c
@@ -290,7 +290,7 @@ func (o *slicedOp[K, T, C, R]) fireDirect(w Window) error {
 				return nil
 			}
 		}
-		_, failed = o.user.fire(k, w, c)
+		_, failed = o.user.fire(k, w, o.c.given(c, o.lateness > 0))
 		return failed
 	})
 	if failed != nil {

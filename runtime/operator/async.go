@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -214,7 +213,7 @@ func (o *asyncOp[T, R]) timeout(e *asyncEntry[T, R]) {
 func guarded[R any](fn func() ([]R, error)) (results []R, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			err = Panicked("", r)
 		}
 	}()
 	return fn()

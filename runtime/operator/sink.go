@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
@@ -53,15 +52,20 @@ type sinkOp[T any] struct {
 	committing connector.CommittingWriter
 	committer  *commitLoop
 	pending    []committables // prepared, not known to be committed; ascending
-	records    int64
-	published  atomic.Int64
+	records    int64          // since sent was counted
+	sent       connector.Counter
 }
 
 func (o *sinkOp[T]) Input(int) any         { return Receiver[T](o) }
 func (o *sinkOp[T]) Watermark(int64) error { return nil }
 func (o *sinkOp[T]) Idle(bool) error       { return nil }
-func (o *sinkOp[T]) Publish()              { o.published.Store(o.records) }
-func (o *sinkOp[T]) Commits() bool         { return o.committing != nil }
+
+// Publish counts the records written since.
+func (o *sinkOp[T]) Publish() {
+	o.sent.Add(o.records)
+	o.records = 0
+}
+func (o *sinkOp[T]) Commits() bool { return o.committing != nil }
 
 func (o *sinkOp[T]) Open(ctx context.Context) error {
 	sc := connector.SinkContext{
@@ -69,7 +73,7 @@ func (o *sinkOp[T]) Open(ctx context.Context) error {
 		RestoredCheckpoint: o.ctx.RestoredCheckpoint, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics, CheckpointingEnabled: o.ctx.Checkpointing,
 		JobID: o.ctx.JobID, OperatorID: o.ctx.ID.String(), Files: o.ctx.Files,
 	}
-	o.ctx.Metrics.Gauge("numRecordsSend", func() float64 { return float64(o.published.Load()) })
+	o.sent = o.ctx.Metrics.Counter("numRecordsSend")
 	if cs, ok := o.sink.(connector.CommittingSink[T]); ok {
 		if err := o.openCommitter(ctx, cs, &sc); err != nil {
 			return err

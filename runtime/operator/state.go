@@ -75,13 +75,13 @@ type claim struct {
 	site string
 }
 
-// userSite is file:line of the first caller outside of this package.
+// userSite is file:line of the first caller outside of this package, and of what tests look into it with.
 func userSite() string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if !strings.Contains(f.Function, "/runtime/operator.") || strings.HasSuffix(f.File, "_test.go") {
+		if !strings.Contains(f.Function, "/runtime/operator.") && !strings.Contains(f.Function, "/stream/streamtest.") || strings.HasSuffix(f.File, "_test.go") {
 			return fmt.Sprintf("%s:%d", f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
 		}
 		if !more {

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -194,15 +194,14 @@ func sendLate[T any](e *emission, tag OutputTag[T], v T, m Meta) (sent bool) {
 // windowBase is what the window operators share.
 type windowBase[K comparable, T, R any] struct {
 	KeyedBase
-	sel           KeySelector[K, T]
-	clock         windowClock
-	groups        state.Range
-	lateness      int64
-	lateTag       LateTag[T]
-	out           Receiver[R]
-	late          int64
-	latePublished atomic.Int64
-	side          emission // for late records
+	sel      KeySelector[K, T]
+	clock    windowClock
+	groups   state.Range
+	lateness int64
+	lateTag  LateTag[T]
+	out      Receiver[R]
+	late     connector.Counter
+	side     emission // for late records
 }
 
 func (o *windowBase[K, T, R]) init(ctx *Context, sel KeySelector[K, T], out any, lateness int64, late LateTag[T]) error {
@@ -220,12 +219,11 @@ func (o *windowBase[K, T, R]) init(ctx *Context, sel KeySelector[K, T], out any,
 	if o.clock, err = newWindowClock(ctx, o.groups); err != nil {
 		return err
 	}
-	ctx.Metrics.Gauge("numLateRecordsDropped", func() float64 { return float64(o.latePublished.Load()) })
+	o.late = ctx.Metrics.Counter("numLateRecordsDropped")
 	return nil
 }
 
 func (o *windowBase[K, T, R]) Idle(idle bool) error { return o.out.Idle(idle) }
-func (o *windowBase[K, T, R]) Publish()             { o.latePublished.Store(o.late) }
 
 // Snapshot snapshots the keyed state and the watermark.
 func (o *windowBase[K, T, R]) Snapshot(b Barrier) (Snapshot, error) {
@@ -241,7 +239,7 @@ func (o *windowBase[K, T, R]) dropLate(v T, m Meta) error {
 	if o.lateTag.send(&o.side, v, m) {
 		return o.side.err
 	}
-	o.late++
+	o.late.Add(1)
 	return nil
 }
 

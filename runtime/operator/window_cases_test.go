@@ -87,7 +87,7 @@ func TestSessionAfterAnotherThatIsGone(t *testing.T) {
 	if got := h.take(); !slices.Equal(got, []string{"s{11 16} 3 1"}) {
 		t.Fatalf("got %q", got)
 	}
-	if n := h.tasks[0].op.(interface{ lateRecords() int64 }).lateRecords(); n != 1 {
+	if n := h.counted("numLateRecordsDropped"); n != 1 {
 		t.Fatalf("%d late records", n)
 	}
 }

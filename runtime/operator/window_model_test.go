@@ -9,8 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func (o *windowBase[K, T, R]) lateRecords() int64 { return o.late }
-
 var (
 	oddTag  = OutputTag[string]{ID: "odd"}
 	lateTag = OutputTag[reading]{ID: "late"}
@@ -159,10 +157,6 @@ func (c *refConfig) coFactory(t testing.TB) Factory {
 		}
 		return nil
 	})
-}
-
-func (o *coWindowOp[A, B]) lateRecords() int64 {
-	return o.Operator.(interface{ lateRecords() int64 }).lateRecords()
 }
 
 func (c *refConfig) factory(t testing.TB) Factory {
@@ -320,13 +314,6 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 	}, input)
 	defer h.close()
 	m := newReference(c)
-	var counted int64
-	dropped := func() (n int64) {
-		for _, i := range h.tasks {
-			n += i.op.(interface{ lateRecords() int64 }).lateRecords()
-		}
-		return n
-	}
 	check := func(after string) {
 		var got, wantLate []string
 		for _, i := range h.tasks {
@@ -346,7 +333,7 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 		}
 		wantLate = m.late
 		if !c.sideLate {
-			if n := counted + dropped(); n != int64(len(m.late)) || len(gotLate) > 0 {
+			if n := h.counted("numLateRecordsDropped"); n != int64(len(m.late)) || len(gotLate) > 0 {
 				rt.Fatalf("%+v\nafter %s: %d late records, want %v", c, after, n, m.late)
 			}
 			gotLate = m.late
@@ -376,7 +363,6 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 			m.advance(now)
 			check(fmt.Sprint("processing time ", now))
 		case 3:
-			counted += dropped()
 			h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
 			m.restarted = true
 			check("restart")

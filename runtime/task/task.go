@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -173,27 +172,12 @@ func (t *Task) end(err error) {
 // may never return. The JobMaster then gives the task as long as one that it cancelled, and ends its worker.
 const slowClose = time.Second
 
-type panicError struct {
-	value any
-	stack string
-	op    string
-	pos   string
-}
-
-func (p *panicError) Error() string {
-	s := fmt.Sprintf("panic in operator %s: %v", p.op, p.value)
-	if p.pos != "" {
-		s += " (reading " + p.pos + ")"
-	}
-	return s
-}
-
 func (t *Task) run() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			p := &panicError{value: r, stack: string(debug.Stack()), op: t.current()}
+			p := operator.Panicked(t.current(), r)
 			if t.source != nil {
-				p.pos = t.source.Position()
+				p.Reading = t.source.Position()
 			}
 			err = p
 		}
@@ -383,7 +367,7 @@ func (t *Task) cleanup(err error) {
 func (t *Task) closeOperator(o operator.Operator) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic while closing: %v", r)
+			err = fmt.Errorf("while closing: %w", operator.Panicked(t.current(), r))
 		}
 	}()
 	return o.Close()
@@ -391,12 +375,15 @@ func (t *Task) closeOperator(o operator.Operator) (err error) {
 
 func (t *Task) describe(err error) *pb.Failure {
 	f := &pb.Failure{Message: err.Error(), Kind: "error"}
-	var p *panicError
+	var p *operator.PanicError
 	var u *operator.UserError
 	var fatal interface{ Fatal() bool }
 	switch {
 	case errors.As(err, &p):
-		f.Kind, f.Detail, f.Operator = "panic", p.stack, p.op
+		f.Kind, f.Detail, f.Operator = "panic", p.Stack, p.Operator
+		if errors.As(err, &u) {
+			f.Operator = u.Operator
+		}
 	case isConnection(err):
 		f.Kind = "connection"
 	case errors.As(err, &u):

@@ -230,7 +230,7 @@ func (c *coordinators) stop(which func(graph.OperatorID) bool) {
 func safely(fn func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
+			err = operator.Panicked("", r)
 		}
 	}()
 	return fn()

@@ -76,14 +76,20 @@ func (h *Harness[T, R]) Push(vs ...T) { h.t.Helper(); h.In.Push(vs...) }
 // PushAt pushes records with an event time.
 func (h *Harness[T, R]) PushAt(at time.Time, vs ...T) { h.t.Helper(); h.In.PushAt(at, vs...) }
 
-// TryPush and TryPushAt are for records that are expected to fail the job.
-func (h *Harness[T, R]) TryPush(vs ...T) error { return h.In.TryPush(vs...) }
+// TryPush and TryPushAt are for records that are expected to fail the job, or to find that it cannot be opened.
+func (h *Harness[T, R]) TryPush(vs ...T) error { h.t.Helper(); return h.In.TryPush(vs...) }
 
 // TryPushAt is TryPush with an event time.
-func (h *Harness[T, R]) TryPushAt(at time.Time, vs ...T) error { return h.In.TryPushAt(at, vs...) }
+func (h *Harness[T, R]) TryPushAt(at time.Time, vs ...T) error {
+	h.t.Helper()
+	return h.In.TryPushAt(at, vs...)
+}
 
 // Watermark says that no record with an event time at or before at will follow.
 func (h *Harness[T, R]) Watermark(at time.Time) { h.t.Helper(); h.In.Watermark(at) }
+
+// TryWatermark is Watermark for one that is expected to fail the job: it returns the error of a timer, or of a window.
+func (h *Harness[T, R]) TryWatermark(at time.Time) error { h.t.Helper(); return h.In.TryWatermark(at) }
 
 // Take returns the results since the last call.
 func (h *Harness[T, R]) Take() []R { return h.Out.Take() }
@@ -123,6 +129,15 @@ func (h *Harness2[A, B, R]) Watermark(at time.Time) {
 	h.t.Helper()
 	h.First.Watermark(at)
 	h.Second.Watermark(at)
+}
+
+// TryWatermark is Watermark for one that is expected to fail the job: it returns the error of a timer, or of a window.
+func (h *Harness2[A, B, R]) TryWatermark(at time.Time) error {
+	h.t.Helper()
+	if err := h.First.TryWatermark(at); err != nil {
+		return err
+	}
+	return h.Second.TryWatermark(at)
 }
 
 // Take returns the results since the last call.

@@ -55,24 +55,28 @@ func (in *Input[T]) substitute(n *graph.Node) error {
 // Push pushes records without an event time of their own. It returns when everything that follows from them is done. For the restarts that
 // happen by themselves it is one push, however many records it has.
 func (in *Input[T]) Push(vs ...T) {
-	in.started().t.Helper()
+	in.owner().t.Helper()
 	in.job.check(in.TryPush(vs...))
 }
 
 // PushAt pushes records with an event time (of millisecond precision).
 func (in *Input[T]) PushAt(at time.Time, vs ...T) {
-	in.started().t.Helper()
+	in.owner().t.Helper()
 	in.job.check(in.TryPushAt(at, vs...))
 }
 
-// TryPush is Push for records that are expected to fail the job: it returns the error instead of failing the test.
+// TryPush is Push for records that are expected to fail the job: it returns the error instead of failing the test. When it is what starts the
+// job, that may be the error of a function's Open; a panic of a function is an error, too, with the function's stack.
 func (in *Input[T]) TryPush(vs ...T) error { return in.push(connector.NoTimestamp, vs) }
 
 // TryPushAt is TryPush with an event time.
 func (in *Input[T]) TryPushAt(at time.Time, vs ...T) error { return in.push(at.UnixMilli(), vs) }
 
 func (in *Input[T]) push(ts int64, vs []T) error {
-	j := in.started()
+	j := in.owner()
+	if err := j.tryStart(); err != nil {
+		return err
+	}
 	for _, v := range vs {
 		in.queue = append(in.queue, item[T]{v: v, ts: ts})
 	}
@@ -81,38 +85,48 @@ func (in *Input[T]) push(ts int64, vs []T) error {
 
 // Watermark says that no record with an event time at or before at will follow.
 func (in *Input[T]) Watermark(at time.Time) {
-	in.started().t.Helper()
-	in.event(item[T]{ts: at.UnixMilli(), kind: watermark})
+	in.owner().t.Helper()
+	in.job.check(in.event(item[T]{ts: at.UnixMilli(), kind: watermark}))
+}
+
+// TryWatermark is Watermark for one that is expected to fail the job, in a timer or a window: it returns the error.
+func (in *Input[T]) TryWatermark(at time.Time) error {
+	in.owner().t.Helper()
+	return in.event(item[T]{ts: at.UnixMilli(), kind: watermark})
 }
 
 // Idle says that the input is idle: it does not hold the watermark of what has several inputs back. The next record ends it.
 func (in *Input[T]) Idle() {
-	in.started().t.Helper()
-	in.event(item[T]{kind: idle})
+	in.owner().t.Helper()
+	in.job.check(in.event(item[T]{kind: idle}))
 }
 
-func (in *Input[T]) event(i item[T]) {
-	j := in.started()
+func (in *Input[T]) event(i item[T]) error {
+	j := in.owner()
 	j.t.Helper()
 	if in.strategy {
 		j.t.Fatal("streamtest: the input replaces a source whose own strategy makes the watermarks: push records, or Advance the clock")
 	}
+	if err := j.tryStart(); err != nil {
+		return err
+	}
 	in.queue = append(in.queue, i)
-	j.check(j.settle())
+	return j.settle()
 }
 
 // End ends the input. A job is at its end when all of its inputs are (see Job.End).
 func (in *Input[T]) End() {
-	j := in.started()
+	j := in.owner()
+	j.t.Helper()
+	j.start()
 	in.ended = true
 	j.check(j.settle())
 }
 
-func (in *Input[T]) started() *Job {
+func (in *Input[T]) owner() *Job {
 	if in.job == nil {
 		panic("streamtest: the Input is part of no job: use its Stream in a program, or Source(name, &input)")
 	}
-	in.job.start()
 	return in.job
 }
 

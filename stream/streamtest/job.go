@@ -19,6 +19,7 @@ import (
 	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
+	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/stream/internal/bridge"
 )
@@ -47,6 +48,7 @@ type Job struct {
 	ctx         context.Context //nolint:containedctx // the life of the running subtasks
 	cancel      context.CancelFunc
 	subtasks    []*subtask // by vertex, in topological order
+	at          *subtask   // whose code runs
 	enumerators []*enumerator
 	inputs      []anyInput
 	outputs     []anyOutput
@@ -170,21 +172,29 @@ func (j *Job) check(err error) {
 
 // start starts the job if it does not run yet.
 func (j *Job) start() {
-	if j.running || j.failed != nil {
-		return
-	}
 	j.t.Helper()
+	j.check(j.tryStart())
+}
+
+func (j *Job) tryStart() error {
+	if j.running || j.failed != nil {
+		return nil // what follows tells that it has failed
+	}
 	var from *metadata.Checkpoint
 	if j.set.snapshot != nil {
 		c, err := metadata.Decode(j.set.snapshot, snapshotDir)
 		if err != nil {
-			j.t.Fatalf("streamtest: the snapshot cannot be read: %v", err)
+			return j.fail(fmt.Errorf("the snapshot cannot be read: %w", err))
 		}
 		from = &c
 	}
-	j.check(j.open(from))
-	j.check(j.settle())
-	j.check(j.readSources())
+	if err := j.open(from); err != nil {
+		return err
+	}
+	if err := j.settle(); err != nil {
+		return err
+	}
+	return j.readSources()
 }
 
 // Run starts the job, if no push did, and reads its own bounded sources to their end.
@@ -202,8 +212,9 @@ func (j *Job) End() {
 
 // TryEnd is End for a job that is expected to fail.
 func (j *Job) TryEnd() error {
-	j.t.Helper()
-	j.start()
+	if err := j.tryStart(); err != nil {
+		return err
+	}
 	for _, in := range j.inputs {
 		in.finish()
 	}
@@ -224,7 +235,17 @@ func (j *Job) Now() time.Time { return time.UnixMilli(j.now).UTC() }
 // Advance moves the processing time forward, by way of every timer that becomes due: a function sees the time that it asked for.
 func (j *Job) Advance(d time.Duration) {
 	j.t.Helper()
-	j.start()
+	j.check(j.TryAdvance(d))
+}
+
+// TryAdvance is Advance to a time that is expected to fail the job: it returns the error of the timer, say.
+func (j *Job) TryAdvance(d time.Duration) error {
+	if err := j.tryStart(); err != nil {
+		return err
+	}
+	if j.failed != nil {
+		return j.settle()
+	}
 	to := j.now + d.Milliseconds()
 	for {
 		at, fn := j.clock.pop(to)
@@ -232,14 +253,50 @@ func (j *Job) Advance(d time.Duration) {
 			break
 		}
 		j.now = max(j.now, at)
-		if err := fn(); err != nil {
-			j.check(j.fail(err))
+		if err := j.guard(fn); err != nil {
+			return err
 		}
-		j.check(j.settle())
+		if err := j.settle(); err != nil {
+			return err
+		}
 	}
 	j.now = to
-	j.check(j.tick())
+	return j.tick()
 }
+
+// guard runs what may run user code.
+func (j *Job) guard(fn func() error) (err error) {
+	defer j.recovered(&err)
+	if err := fn(); err != nil {
+		return j.fail(err)
+	}
+	return nil
+}
+
+// recovered turns a panic of user code into the failure of the job, as a task does. It is deferred.
+func (j *Job) recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = j.fail(panicked{operator.Panicked(j.current(), r)})
+	}
+}
+
+// current describes the operator whose user code runs.
+func (j *Job) current() string {
+	s := j.at
+	if s == nil {
+		return j.prog.Graph.Name
+	}
+	if i := s.mark.Current; i < len(s.ctxs) && s.ctxs[i] != nil {
+		return s.ctxs[i].Describe()
+	}
+	return s.vertex.Name
+}
+
+// panicked also tells the stack: nobody logs it here.
+type panicked struct{ *operator.PanicError }
+
+func (p panicked) Error() string { return p.PanicError.Error() + "\n" + p.Stack }
+func (p panicked) Unwrap() error { return p.PanicError }
 
 // Await waits, in real time and at most ten seconds, until done reports true: for what goroutines of asynchronous functions answer.
 func (j *Job) Await(done func() bool) {
@@ -331,8 +388,20 @@ func (j *Job) Snapshot() []byte {
 	return b
 }
 
-// Counter is the value of a counter that functions count in through their context's Metrics, over all subtasks and restarts.
-func (j *Job) Counter(name string) int64 { return j.metrics.counter(name).n.Load() }
+// Counter is the value of a counter, over all subtasks and restarts: of a function's own (its context's Metrics), or of an operator's, such as
+// numLateRecordsDropped. A name that no operator has registered fails the test.
+func (j *Job) Counter(name string) int64 {
+	j.t.Helper()
+	j.start()
+	for _, s := range j.subtasks {
+		s.publish()
+	}
+	n, err := j.metrics.value(name)
+	if err != nil {
+		j.t.Fatalf("streamtest: %v", err)
+	}
+	return n
+}
 
 // Graph is the job graph, for looking at.
 func (j *Job) Graph() *graph.JobGraph { return j.prog.Graph }

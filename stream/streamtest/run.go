@@ -27,7 +27,8 @@ func (j *Job) fail(err error) error {
 }
 
 // settle moves records, mails and events until none is left.
-func (j *Job) settle() error {
+func (j *Job) settle() (err error) {
+	defer j.recovered(&err)
 	if j.failed != nil {
 		return fmt.Errorf("it has failed already: %w", j.failed)
 	}
@@ -82,11 +83,13 @@ func (j *Job) move() (progress bool, err error) {
 }
 
 // tick lets watermarks follow what was read.
-func (j *Job) tick() error {
+func (j *Job) tick() (err error) {
+	defer j.recovered(&err)
 	for _, s := range j.subtasks {
 		if s.ended {
 			continue
 		}
+		j.at = s
 		for _, o := range s.ops {
 			if p, ok := o.(operator.Progress); ok {
 				if err := p.Tick(); err != nil {
@@ -105,7 +108,8 @@ func (j *Job) tick() error {
 }
 
 // readSources reads the program's own sources to their end, with restarts in between.
-func (j *Job) readSources() error {
+func (j *Job) readSources() (err error) {
+	defer j.recovered(&err)
 	deadline := time.Now().Add(patience)
 	for {
 		done, progress := true, false
@@ -199,7 +203,8 @@ func (j *Job) remark(marks map[graph.OperatorID]int64) error {
 const snapshotDir = "mem://streamtest/snapshot"
 
 // snapshot takes a savepoint that holds everything itself.
-func (j *Job) snapshot() (*metadata.Checkpoint, error) {
+func (j *Job) snapshot() (_ *metadata.Checkpoint, err error) {
+	defer j.recovered(&err)
 	if err := j.settle(); err != nil {
 		return nil, err
 	}
@@ -220,6 +225,7 @@ func (j *Job) snapshot() (*metadata.Checkpoint, error) {
 		if _, err := j.move(); err != nil { // what was emitted before the barrier belongs to this side of it
 			return nil, j.fail(err)
 		}
+		j.at = s
 		for _, o := range s.ops {
 			if err := o.PrepareBarrier(b); err != nil {
 				return nil, j.fail(err)
@@ -272,6 +278,7 @@ func (j *Job) complete(id int64) error {
 		e.e.CheckpointComplete(id)
 	}
 	for _, s := range j.subtasks {
+		j.at = s
 		for _, o := range s.ops {
 			if err := o.CheckpointComplete(id); err != nil {
 				return j.fail(err)

@@ -3,6 +3,10 @@ package streamtest
 import (
 	"container/heap"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -104,6 +108,7 @@ func (v services) Post(fn func() error) {
 		if !v.alive() {
 			return nil
 		}
+		v.j.at = v.s
 		return fn()
 	})
 }
@@ -114,6 +119,7 @@ func (v services) At(ms int64, fn func() error) {
 		if !v.alive() {
 			return nil
 		}
+		v.j.at = v.s
 		return fn()
 	})
 }
@@ -130,10 +136,11 @@ func (v services) SendEvent(op graph.OperatorID, payload []byte) {
 func (v services) Wake()                    { v.j.mail.notify() }
 func (v services) Context() context.Context { return v.ctx }
 
-// metrics keeps counters; gauges are not read.
+// metrics keeps counters; of gauges it keeps the names.
 type metrics struct {
 	mu       sync.Mutex
 	counters map[string]*counter
+	gauges   map[string]bool
 }
 
 type counter struct{ n atomic.Int64 }
@@ -158,4 +165,24 @@ func (m *metrics) counter(name string) *counter {
 func (m *metrics) Counter(name string) connector.Counter { return m.counter(name) }
 
 // Gauge implements connector.Metrics.
-func (m *metrics) Gauge(string, func() float64) {}
+func (m *metrics) Gauge(name string, _ func() float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gauges == nil {
+		m.gauges = map[string]bool{}
+	}
+	m.gauges[name] = true
+}
+
+// value is that of a counter that somebody registered.
+func (m *metrics) value(name string) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.counters[name]; c != nil {
+		return c.n.Load(), nil
+	}
+	if m.gauges[name] {
+		return 0, fmt.Errorf("%q is a gauge, not a counter", name)
+	}
+	return 0, fmt.Errorf("the job has no counter %q; it has: %s", name, strings.Join(slices.Sorted(maps.Keys(m.counters)), ", "))
+}

@@ -67,6 +67,7 @@ func (k *KeyState[K]) probe() (*operator.Inspector[K], *subtask, int) {
 }
 
 func (k *KeyState[K]) options(p *operator.Inspector[K], name string) []stream.StateOption {
+	k.j.t.Helper()
 	o, err := p.Options(name)
 	k.check(name, err)
 	return o

@@ -31,6 +31,7 @@ type subtask struct {
 	atEnd    int // channels whose data ended
 	source   operator.SourceHead
 	own      bool // reads an Input, or nothing: not a source of the program's
+	opened   bool
 	ended    bool
 }
 
@@ -46,6 +47,7 @@ const stateMemory = 32 << 20
 
 // open builds everything that runs, from a checkpoint if there is one.
 func (j *Job) open(c *metadata.Checkpoint) (err error) {
+	defer j.recovered(&err)
 	assigned, g, err := j.restore(c)
 	if err != nil {
 		return j.fail(err)
@@ -86,11 +88,13 @@ func (j *Job) open(c *metadata.Checkpoint) (err error) {
 		}
 	}
 	for _, s := range j.subtasks {
+		j.at = s
 		for i := len(s.ops) - 1; i >= 0; i-- {
 			if err := s.ops[i].Open(j.ctx); err != nil {
 				return j.fail(fmt.Errorf("open: %w", err))
 			}
 		}
+		s.opened = true
 	}
 	return j.openEnumerators(c)
 }
@@ -113,6 +117,7 @@ func (s *subtask) outputs(vertices map[graph.VertexID]*graph.Vertex) error {
 }
 
 func (s *subtask) compose(t metadata.Task, c *metadata.Checkpoint) error {
+	s.j.at = s
 	restored := map[graph.OperatorID]metadata.Subtask{}
 	for _, o := range t.Operators {
 		restored[o.ID] = o.State
@@ -233,6 +238,7 @@ func (s *subtask) connect(vertices map[graph.VertexID]*graph.Vertex) error {
 
 // read takes everything that arrived.
 func (s *subtask) read() (progress bool, err error) {
+	s.j.at = s
 	for i := range s.inputs {
 		in := &s.inputs[i]
 		for {
@@ -265,6 +271,7 @@ func (s *subtask) read() (progress bool, err error) {
 
 // poll reads the source; all says whether to read until it has nothing now.
 func (s *subtask) poll(all bool) (connector.Status, error) {
+	s.j.at = s
 	if s.ended {
 		return connector.EndOfInput, nil
 	}
@@ -309,12 +316,33 @@ func (s *subtask) flush() error {
 	return nil
 }
 
+// publish makes counts known.
+func (s *subtask) publish() {
+	if s.opened {
+		for _, o := range s.ops {
+			o.Publish()
+		}
+	}
+}
+
+func (s *subtask) closeOperator(o operator.Operator) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked{operator.Panicked(s.j.current(), r)}
+		}
+	}()
+	return o.Close()
+}
+
 // close closes everything, whatever fails.
 func (s *subtask) close() error {
 	var errs []error
-	for _, o := range s.ops {
+	s.publish()
+	s.j.at = s
+	for i, o := range s.ops {
 		if o != nil {
-			errs = append(errs, o.Close())
+			s.mark.Current = i
+			errs = append(errs, s.closeOperator(o))
 		}
 	}
 	for _, in := range s.inputs {

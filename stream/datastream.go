@@ -152,13 +152,14 @@ func (s DataStream[T]) Shuffle() DataStream[T] { return s.with(graph.Shuffle) }
 // Global sends every record to the first subtask of the next operator.
 func (s DataStream[T]) Global() DataStream[T] { return s.with(graph.Global) }
 
-// PartitionCustom sends each record to the subtask, 0 to n-1, that partition returns for its key and the number n of subtasks.
+// PartitionCustom sends each record to the subtask, 0 to n-1, that partition returns for its key and the number n of subtasks. Another one
+// fails the job.
 func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, key func(T) K) DataStream[T] {
 	s.env.need(partition != nil, "the partition function")
 	s.env.need(key != nil, "the key function")
 	out := s.with(graph.Custom)
 	for i := range out.ins {
-		out.ins[i].keyer = operator.CustomPartitioner[T](func(v T, n int) int { return partition(key(v), n) })
+		out.ins[i].keyer = operator.CustomPartitioner[T]{Choose: func(v T, n int) int { return partition(key(v), n) }, Site: callSite()}
 	}
 	return out
 }

@@ -37,13 +37,21 @@ func (e *Environment) Args() []string { return e.args }
 type CheckpointingMode string
 
 const (
+	// ExactlyOnce aligns barriers: state has each record once after a restart.
 	ExactlyOnce CheckpointingMode = "exactly_once"
+	// AtLeastOnce does not align them: state may have records twice after a restart.
+	AtLeastOnce CheckpointingMode = "at_least_once"
 )
 
-// EnableCheckpointing turns checkpoints on. A submitted execution.checkpointing.interval (-D) wins over the interval given here.
+// EnableCheckpointing turns checkpoints on, ExactlyOnce or AtLeastOnce. A submitted execution.checkpointing.interval (-D) wins over the
+// interval given here, and execution.checkpointing.mode over the mode.
 func (e *Environment) EnableCheckpointing(interval time.Duration, mode CheckpointingMode) *Environment {
 	if interval < 10*time.Millisecond {
 		e.mistake("checkpoint interval %v is below 10 ms", interval)
+		return e
+	}
+	if err := config.ValidateKeys(config.Configuration{config.CheckpointMode.Key: string(mode)}); err != nil {
+		e.mistake("checkpointing mode %q: give stream.ExactlyOnce or stream.AtLeastOnce", mode)
 		return e
 	}
 	config.CheckpointInterval.Set(e.prog, interval)

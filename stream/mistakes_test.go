@@ -63,6 +63,8 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"evictor's threshold": {"evictor threshold is not a number", func(e *Environment) {
 			keyed(e).Window(GlobalWindows()).Evictor(DeltaEvictor(math.NaN(), func(int, int) float64 { return 0 })) // wrong
 		}},
+		"checkpointing mode":    {`checkpointing mode "best_effort": give stream.ExactlyOnce or stream.AtLeastOnce`, func(e *Environment) { e.EnableCheckpointing(time.Second, "best_effort") }}, // wrong
+		"no checkpointing mode": {`checkpointing mode ""`, func(e *Environment) { e.EnableCheckpointing(time.Second, "") }},                                                                      // wrong
 		"no attempts": {"OrderedWait: RetryFixed: 0 attempts: there must be 1 at least", func(e *Environment) {
 			ints(e).OrderedWait(echo, AsyncOptions[int]{Timeout: 1e9, Retry: RetryFixed[int](0, 1)}) // wrong
 		}},
@@ -202,7 +204,13 @@ func TestFailuresNameTheCall(t *testing.T) {
 		"operator TumblingEventTimeWindows (uid sums) at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
 			return s.KeyBy(func(float64) int { return 1 }).Window(TumblingEventTime(time.Second)).Reduce(add).UID("sums").DataStream
 		},
-		"operator Source: Collection Source at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
+		"timestamp function at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.AssignTimestampsAndWatermarks(BoundedOutOfOrderness[float64](0, nil)).Map(self).KeyBy(func(float64) int { return 1 }).Window(TumblingEventTime(time.Second)).Reduce(add).DataStream
+		},
+		"the timestamp function returned the zero time.Time": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.AssignTimestampsAndWatermarks(MonotonousTimestamps(func(float64) time.Time { return time.Time{} })).DataStream
+		},
+		"PartitionCustom at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
 			return s.PartitionCustom(func(float64, int) int { return 7 }, self).Map(self).DataStream
 		},
 		"KeyBy at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] { // two of them would be two keys, and neither found again

@@ -20,7 +20,7 @@ type WatermarkStrategy[T any] struct {
 
 // BoundedOutOfOrderness is for records that are at most maxDelay behind the latest one. at gives a record's event time; nil keeps the
 // source's own (a Kafka record's timestamp), or in AssignTimestampsAndWatermarks the one that the record has; so do Flink's strategies without
-// a timestamp assigner. A time beyond 64-bit milliseconds since 1970 fails the job.
+// a timestamp assigner. A time beyond 64-bit milliseconds since 1970 fails the job, and so does the zero time.Time, that of a field that is not set.
 func BoundedOutOfOrderness[T any](maxDelay time.Duration, at func(T) time.Time) WatermarkStrategy[T] {
 	s := WatermarkStrategy[T]{w: operator.Watermarks[T]{Enabled: true, OutOfOrder: maxDelay.Milliseconds(), Time: timeOf(at)}, text: fmt.Sprintf("BoundedOutOfOrderness(%v)", maxDelay)}
 	if maxDelay < 0 {
@@ -85,7 +85,11 @@ func timeOf[T any](at func(T) time.Time) func(T, int64) int64 {
 		return nil
 	}
 	return func(v T, _ int64) int64 {
-		ms, ok := operator.Millis(at(v))
+		t := at(v)
+		if t.IsZero() {
+			return operator.ZeroTime
+		}
+		ms, ok := operator.Millis(t)
 		if !ok {
 			return operator.TimeOutOfRange
 		}
@@ -141,6 +145,6 @@ func (s DataStream[T]) AssignTimestampsAndWatermarks(wm WatermarkStrategy[T]) Si
 	if wm.w.Alignment != nil {
 		s.env.mistake("watermark alignment is for sources: give the strategy to FromSource")
 	}
-	n := s.env.add(&graph.Node{Kind: "watermarks", Name: "Timestamps/Watermarks", Detail: wm.String(), In: s.edges(0), Impl: operator.AssignWatermarks(wm.watermarks())})
+	n := s.env.add(&graph.Node{Kind: graph.KindWatermarks, Name: "Timestamps/Watermarks", Detail: wm.String(), In: s.edges(0), Impl: operator.AssignWatermarks(wm.watermarks())})
 	return output[T](s.env, n)
 }

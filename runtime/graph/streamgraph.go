@@ -39,6 +39,30 @@ type Node struct {
 	maxDerived bool // Translate derived MaxParallelism
 }
 
+// KindWatermarks is the Kind of nodes that give their records new event times, as sources do.
+const KindWatermarks = "watermarks"
+
+// TimesFrom is the call site of the one node that gives the records of n's inputs their event times; "" for several.
+func (n *Node) TimesFrom() string {
+	at := ""
+	seen := map[*Node]bool{n: true}
+	for todo := []*Node{n}; len(todo) > 0; todo = todo[1:] {
+		for _, e := range todo[0].In {
+			switch from := e.From; {
+			case seen[from]:
+			case !from.Source && from.Kind != KindWatermarks:
+				todo = append(todo, from)
+			case at != "":
+				return ""
+			default:
+				at = from.CallSite
+			}
+			seen[e.From] = true
+		}
+	}
+	return at
+}
+
 // Edge is one input of a node. Partitioner "" is Forward where the parallelism of both ends is the same, and Rebalance else.
 type Edge struct {
 	From        *Node

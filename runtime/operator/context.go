@@ -44,6 +44,7 @@ type Context struct {
 	ID                 graph.OperatorID
 	Name, UID          string
 	CallSite           string // file:line of the user's call; "" when it is not known
+	TimesFrom          string // file:line of the call whose watermark strategy the event times of the input are from; "" for several
 	Index              int    // position in the chain, head first
 	JobID, JobName     string
 	Files              *fs.Registry
@@ -89,6 +90,15 @@ func (c *Context) Describe() string {
 		text += " at " + c.CallSite
 	}
 	return fmt.Sprintf("%s, subtask %d/%d", text, c.Subtask+1, c.Parallelism)
+}
+
+// noTime is what is wrong with a record that has no event time where one is needed.
+func (c *Context) noTime() error {
+	at := ""
+	if c.TimesFrom != "" {
+		at = " at " + c.TimesFrom
+	}
+	return fmt.Errorf("record has no event time; give the stream a watermark strategy with a timestamp function%s (FromSource or AssignTimestampsAndWatermarks)", at)
 }
 
 // UserError is a failure of user code.

@@ -156,7 +156,7 @@ func (t recordType[T]) Writer(part *network.Partition, n, subtask, maxParallelis
 		if !ok {
 			return nil, fmt.Errorf("operator: compose: edge without a partitioner for %s", t.Name())
 		}
-		return Receiver[T](&choosingWriter[T]{writer: w, choose: f}), nil
+		return Receiver[T](&choosingWriter[T]{writer: w, choose: f.Choose, site: f.Site}), nil
 	}
 	return nil, fmt.Errorf("operator: compose: unknown partitioner %q", p)
 }
@@ -242,18 +242,22 @@ func (w *rebalanceWriter[T]) Process(v T, m Meta) error {
 }
 
 // CustomPartitioner chooses the subtask, 0 to n-1, that a record goes to.
-type CustomPartitioner[T any] func(v T, n int) int
+type CustomPartitioner[T any] struct {
+	Choose func(v T, n int) int
+	Site   string // file:line of the user's call
+}
 
 // choosingWriter sends each record where a function says.
 type choosingWriter[T any] struct {
 	*writer[T]
-	choose CustomPartitioner[T]
+	choose func(v T, n int) int
+	site   string
 }
 
 func (w *choosingWriter[T]) Process(v T, m Meta) error {
 	i := w.choose(v, len(w.channels))
 	if i < 0 || i >= len(w.channels) {
-		return fmt.Errorf("operator: partition a record: the partitioner chose subtask %d of %d", i, len(w.channels))
+		return fmt.Errorf("PartitionCustom at %s: the partition function returned subtask %d; there are 0 to %d", w.site, i, len(w.channels)-1)
 	}
 	return w.put(w.channels[i], v, m)
 }

@@ -96,14 +96,22 @@ type ProcessContext struct {
 	watermark int64
 }
 
-// Timestamp is the event time of the record or timer; ok is false when it has none.
+// Timestamp is the event time of the record or timer; when it has none, the zero time.Time and false.
 func (c *ProcessContext) Timestamp() (t time.Time, ok bool) {
-	return time.UnixMilli(c.e.m.TS).UTC(), c.e.m.TS != NoTimestamp
+	return timeOrZero(c.e.m.TS, NoTimestamp)
 }
 
-// Watermark is the current event time; ok is false before the first watermark.
+// Watermark is the current event time; before the first watermark, the zero time.Time and false.
 func (c *ProcessContext) Watermark() (t time.Time, ok bool) {
-	return time.UnixMilli(c.watermark).UTC(), c.watermark != MinWatermark
+	return timeOrZero(c.watermark, MinWatermark)
+}
+
+// timeOrZero is the time of ms, or the zero time.Time for none.
+func timeOrZero(ms, none int64) (t time.Time, ok bool) {
+	if ms == none {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(ms).UTC(), true
 }
 
 // ProcessingTime is the current processing time.

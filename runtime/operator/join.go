@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -64,7 +63,7 @@ func (j *intervalJoin[K, A, B, R]) Close() error { return nil }
 func (j *intervalJoin[K, A, B, R]) wait(ctx *KeyedContext[K], upper int64) (ts int64, late bool, err error) {
 	ts = ctx.e.m.TS
 	if ts == NoTimestamp {
-		return 0, false, errors.New("record has no event time; give the source a watermark strategy with a timestamp function")
+		return 0, false, ctx.e.ctx.noTime()
 	}
 	if ts < ctx.watermark {
 		return ts, true, nil

@@ -23,8 +23,13 @@ import (
 // NoTimestamp marks a record without an event time.
 const NoTimestamp = connector.NoTimestamp
 
-// TimeOutOfRange is what a timestamp function returns for a time that milliseconds of 64 bits cannot say.
-const TimeOutOfRange = NoTimestamp + 1
+// What timestamp functions return for what is no event time: one that milliseconds of 64 bits cannot say, and the zero time.Time.
+const (
+	TimeOutOfRange = NoTimestamp + 1
+	ZeroTime       = NoTimestamp + 2
+)
+
+var errZeroTime = errors.New("the timestamp function returned the zero time.Time: the field that it reads is not set in this record; leave such records out, or give them a time")
 
 var errOutOfRange = errors.New("the timestamp function returned a time that is out of range (more than 292 million years from 1970); leave such records out, or correct their times")
 
@@ -35,8 +40,8 @@ func Millis(t time.Time) (ms int64, ok bool) {
 	switch {
 	case sec > limit || sec > 0 && ms < 0:
 		return math.MaxInt64, false
-	case sec < -limit-1 || sec < 0 && ms >= 0 || ms <= TimeOutOfRange:
-		return TimeOutOfRange + 1, false
+	case sec < -limit-1 || sec < 0 && ms >= 0 || ms <= ZeroTime:
+		return ZeroTime + 1, false
 	}
 	return ms, true
 }

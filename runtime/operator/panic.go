@@ -57,6 +57,8 @@ func origin() (where, hint string) {
 		switch {
 		case f.Function == "runtime.gopanic":
 			panicked = true
+		case strings.HasPrefix(f.Function, ours+"stream/streamtest."): // what called that is a test, not the program
+			return "", hint
 		case !panicked || strings.HasPrefix(f.Function, "runtime."):
 		case UserCode(f):
 			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line), hint

@@ -46,7 +46,7 @@ type KeyedContext[K comparable] struct {
 	at    int64
 }
 
-// Timestamp is the event time of the record, or the time of the timer; ok is false for records that have none.
+// Timestamp is the event time of the record, or the time of the timer; for records that have none, the zero time.Time and false.
 func (c *KeyedContext[K]) Timestamp() (t time.Time, ok bool) {
 	if c.timer {
 		return time.UnixMilli(c.at).UTC(), true

@@ -11,8 +11,8 @@ import (
 
 // Watermarks is a watermark strategy. The zero value emits none but the last (MaxWatermark at the end of a bounded stream).
 type Watermarks[T any] struct {
-	// Time extracts the event time in milliseconds from a record and the time that it has already; nil keeps that one. TimeOutOfRange fails
-	// the task.
+	// Time extracts the event time in milliseconds from a record and the time that it has already; nil keeps that one. TimeOutOfRange and
+	// ZeroTime fail the task.
 	Time func(v T, ts int64) int64
 	// Enabled turns watermarks on: each split's is its highest event time less OutOfOrder and one millisecond, or what Generator says.
 	Enabled    bool
@@ -142,8 +142,8 @@ func (s *splitOutput[T]) Collect(v T, ts int64) error {
 		return errReleased
 	}
 	if p.wm.Time != nil {
-		if ts = p.wm.Time(v, ts); ts == TimeOutOfRange {
-			return p.outOfRange()
+		if ts = p.wm.Time(v, ts); isNoTime(ts) {
+			return p.noTime(ts)
 		}
 	}
 	s.max = max(s.max, ts)
@@ -190,7 +190,7 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 	if p.wm.Time != nil {
 		var ok bool
 		if ts, ok = p.times(vs, ts); !ok {
-			return p.outOfRange()
+			return p.noTime(ts[0])
 		}
 	}
 	for _, t := range ts {
@@ -206,10 +206,18 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 	return p.batch.ProcessBatch(vs, ts)
 }
 
-// outOfRange fails the task for a record's time that is not one.
-func (p *progress[T]) outOfRange() error { return p.ctx.wrap(errOutOfRange) }
+// isNoTime reports whether a timestamp function returned TimeOutOfRange or ZeroTime.
+func isNoTime(ts int64) bool { return ts == TimeOutOfRange || ts == ZeroTime }
 
-// times extracts the event times of a batch, into ts when there is one; !ok when one of them is out of range.
+// noTime fails the task for a record's time that is not one.
+func (p *progress[T]) noTime(ts int64) error {
+	if ts == ZeroTime {
+		return p.ctx.wrap(errZeroTime)
+	}
+	return p.ctx.wrap(errOutOfRange)
+}
+
+// times extracts the event times of a batch, into ts when there is one; !ok when one of them is none, which is then the first in out.
 func (p *progress[T]) times(vs []T, ts []int64) (out []int64, ok bool) {
 	own := ts != nil
 	if !own {
@@ -221,8 +229,8 @@ func (p *progress[T]) times(vs []T, ts []int64) (out []int64, ok bool) {
 		if own {
 			t = ts[i]
 		}
-		if ts[i] = p.wm.Time(vs[i], t); ts[i] == TimeOutOfRange {
-			return nil, false
+		if ts[i] = p.wm.Time(vs[i], t); isNoTime(ts[i]) {
+			return ts[i : i+1], false
 		}
 	}
 	return ts, true

@@ -244,7 +244,7 @@ func (o *windowBase[K, T, R]) dropLate(v T, m Meta) error {
 }
 
 func (o *windowBase[K, T, R]) noTime() error {
-	return o.Ctx.wrap(fmt.Errorf("record has no event time; give the source a watermark strategy with a timestamp function"))
+	return o.Ctx.wrap(o.Ctx.noTime())
 }
 
 func (o *windowBase[K, T, R]) noWindow(ts int64, assigner fmt.Stringer) error {

@@ -172,7 +172,7 @@ func TestPartitionerOutOfRangeIsAnError(t *testing.T) {
 		env.FromCollection[int64](1).PartitionCustom(func(k int64, n int) int { return n }, func(v int64) int64 { return v }).SinkTo(&collect[int64]{})
 		return nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "chose subtask 1 of 1") {
+	if err == nil || !strings.Contains(err.Error(), "the partition function returned subtask 1; there are 0 to 0") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -1,13 +1,18 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/logging"
 )
 
 // closing is a sink whose writers end as close says.
@@ -56,5 +61,35 @@ func TestHowFunctionsEnd(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A job that panics again and again says so each time, in one line with the place in the program, and shows the stack once.
+func TestOneStackForOnePanic(t *testing.T) {
+	var log bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := RunLocal(ctx, "test", func(env *Environment) error {
+		env.FromCollection[int64](1).Map(func(v int64) int64 {
+			var m map[string]int64
+			m["a"] = v
+			return v
+		}).SinkTo(&collect[int64]{})
+		return nil
+	}, LocalOptions{Logger: logging.Console(zerolog.SyncWriter(&log), zerolog.WarnLevel),
+		Config: map[string]string{"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "2", "restart-strategy.fixed-delay.delay": "1ms"}})
+	const told = "assignment to entry in nil map, at ends_test.go:"
+	if err == nil || !strings.Contains(err.Error(), told) {
+		t.Errorf("got %v", err)
+	}
+	text := log.String()
+	if n := strings.Count(text, "\n    goroutine "); n != 1 {
+		t.Errorf("%d stacks in\n%s", n, text)
+	}
+	if n := strings.Count(text, told); n != 3 {
+		t.Errorf("told %d times in\n%s", n, text)
+	}
+	if _, stack, _ := strings.Cut(text, "\n    goroutine "); !strings.HasPrefix(stack[strings.Index(stack, "\n"):], "\n    github.com/thalweg/thalweg/stream.TestOneStackForOnePanic") {
+		t.Errorf("the stack does not begin with the program's line:\n%s", text)
 	}
 }

@@ -183,6 +183,7 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 		`savepoint takes only a job and a folder`:                       {"savepoint", "a", "b", "c"},
 		"-d: a job that runs on this machine ends":                      {"run", "-d", self},
 		"its main is the entry":                                         {"run", "-c", "com.example.Job", self},
+		"-p two: want a whole number":                                   {"run", "-p", "two", self},
 		"run --class: there is no such flag":                            {"run", "--class=X", self},
 		"whether to cancel it":                                          {"run", "-sae", self},
 		"it is -Dyarn.application.queue=... here":                       {"run", "-yqu", "q", self},

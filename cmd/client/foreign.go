@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Flink's flags and actions that are not here, with what stands for each. Those of one action are named "action -x".
@@ -43,6 +45,9 @@ var (
 	unknownLong  = regexp.MustCompile(`^unknown flag: (--[^\s=]+)`)
 )
 
+// kinds are what flags of a type want.
+var kinds = map[string]string{"int": "a whole number", "int64": "a whole number", "duration": "a duration, such as 10s", "bool": "true or false"}
+
 // flagError is a fault of a flag, with what to do instead of one that only Flink has.
 func flagError(cmd *cobra.Command, err error) error {
 	var names []string
@@ -57,6 +62,14 @@ func flagError(cmd *cobra.Command, err error) error {
 				return &usageError{fmt.Errorf("%s %s: there is no such flag: %s", cmd.Name(), name, hint)}
 			}
 		}
+	}
+	var v *pflag.InvalidValueError
+	if errors.As(err, &v) && kinds[v.GetFlag().Value.Type()] != "" {
+		name := "--" + v.GetFlag().Name
+		if short := v.GetFlag().Shorthand; short != "" {
+			name = "-" + short
+		}
+		err = fmt.Errorf("%s %s: want %s", name, v.GetValue(), kinds[v.GetFlag().Value.Type()])
 	}
 	return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
 }

@@ -3,21 +3,50 @@ package connectortest
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/thalweg/thalweg/connector"
 )
 
-// fail notes an error of the attempt; nil is none.
+// fault is an error of an attempt, and how often it was there.
+type fault struct {
+	key string // its rule, or its text
+	err error
+	n   int
+}
+
+// fail notes an error of the attempt; nil is none. A reader may break one rule with each record: each is told once, with the number.
 func (r *SourceRun[T]) fail(err error) {
-	if err != nil {
-		r.err = errors.Join(r.err, err)
+	if err == nil {
+		return
 	}
+	key := err.Error()
+	var broken *connector.ContractError
+	if errors.As(err, &broken) {
+		key = broken.Rule
+		if broken == r.violation { // it came back from the reader
+			return
+		}
+	}
+	at := slices.IndexFunc(r.faults, func(f fault) bool { return f.key == key })
+	if at < 0 {
+		at, r.faults = len(r.faults), append(r.faults, fault{key: key, err: err})
+	}
+	r.faults[at].n++
+	all := make([]error, len(r.faults))
+	for i, f := range r.faults {
+		if all[i] = f.err; f.n > 1 {
+			all[i] = fmt.Errorf("%w (%d times)", f.err, f.n)
+		}
+	}
+	r.err = errors.Join(all...)
 }
 
 // violated notes that the source broke a rule of package connector, and returns it as an error.
 func (r *SourceRun[T]) violated(rule, format string, args ...any) error {
 	err := &connector.ContractError{Rule: rule, Detail: fmt.Sprintf("source %T: ", r.src) + fmt.Sprintf(format, args...)}
 	r.fail(err)
+	r.violation = err
 	return err
 }
 

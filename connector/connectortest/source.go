@@ -58,8 +58,11 @@ type SourceRun[T any] struct {
 	enum    connector.Enumerator
 	readers []*readerRun[T]
 	mails   chan func()
-	err     error
-	nextID  int64
+	err     error // of faults
+	faults  []fault
+	// violation is the last rule that was broken.
+	violation *connector.ContractError
+	nextID    int64
 	// MaxPoll is the max given to Poll, 100 by default.
 	MaxPoll int
 	Records []Record[T]

@@ -187,6 +187,14 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			return o.Split(id)
 		}),
 		"split-output": output(func(o connector.Output[string], id string) connector.SplitOutput[string] { return o }),
+		"(100 times)": reader(func(r *bentReader) { // and does not look at the errors
+			r.poll = func(out connector.Output[string], max int) (connector.Status, error) {
+				for range max {
+					_ = out.Collect("", connector.NoTimestamp)
+				}
+				return connector.MoreAvailable, nil
+			}
+		}),
 		"no broker": reader(func(r *bentReader) {
 			r.poll = func(connector.Output[string], int) (connector.Status, error) { return 0, errors.New("no broker") }
 		}),
@@ -223,6 +231,9 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			})
 			if (got == "") != (want == "") || !strings.Contains(got, want) {
 				t.Errorf("found: %s", got)
+			}
+			if strings.Count(got, "violates") > 3 {
+				t.Errorf("a rule is told more than once: %s", got)
 			}
 		})
 	}

@@ -153,7 +153,7 @@ func (a *txnAdmin) commit(ctx context.Context, c *committable) error {
 		}
 		if now := time.Now(); now.Sub(said) >= 5*time.Second && ctx.Err() == nil {
 			said = now
-			a.log.Warn().Err(err).Str("transactional_id", c.id).Int64("checkpoint_id", c.checkpoint).Dur("tried_ms", now.Sub(begin)).
+			a.log.Warn().Err(err).Str("transactional_id", c.id).Int64("checkpoint_id", c.checkpoint).Dur("dur", now.Sub(begin)).
 				Msg("a transaction of a completed checkpoint is not committed yet; trying again")
 		}
 		if !pause(ctx, wait) {

@@ -1,5 +1,5 @@
 // Package logging makes the loggers of all processes, so that their lines have one form: JSON objects with the time in RFC 3339 to the
-// millisecond, each key once; or lines for people, coloured on a terminal only. It is layer L0 and imports nothing of ours. Loggers are
+// millisecond, durations with their unit, each key once; or lines for people, coloured on a terminal only. It is layer L0 and imports nothing of ours. Loggers are
 // passed by value; there is no global one.
 package logging
 
@@ -19,7 +19,10 @@ const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
 // consoleTime is the same for people.
 const consoleTime = "15:04:05.000"
 
-func init() { zerolog.TimeFieldFormat = TimeFormat } // zerolog knows one for the whole process
+func init() { // zerolog knows one form for the whole process
+	zerolog.TimeFieldFormat = TimeFormat
+	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with the unit: 1.5s
+}
 
 // New returns a logger that writes JSON lines to w. A key that a logger was given twice (each part adds its own component to the logger
 // that it got) is written once, with its last value.

@@ -106,6 +106,15 @@ func FuzzFilter(f *testing.F) {
 }
 
 // Colours are for terminals: a file gets none.
+func TestDurationsHaveAUnit(t *testing.T) {
+	var b bytes.Buffer
+	log := New(&b, zerolog.InfoLevel)
+	log.Info().Dur("dur", 1500*time.Millisecond).Send()
+	if !strings.Contains(b.String(), `"dur":"1.5s"`) {
+		t.Errorf("got %s", b.String())
+	}
+}
+
 func TestNoColoursInAFile(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "log")
 	f, err := os.Create(p)

@@ -175,8 +175,8 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 func (d *Dispatcher) ended(j *job, r jobmaster.Result) {
 	log := d.log.With().Str("job_id", j.id.String()).Logger()
 	ev := log.Info()
-	if r.Failure != nil {
-		ev = log.Warn().Str("failure", r.Failure.Message)
+	if r.Failure != nil { // the JobMaster has told it
+		ev = log.Warn()
 	}
 	ev.Str("state", string(r.State)).Dur("dur", r.End.Sub(r.Start)).Msg("job ended")
 	if r.State.Terminal() {

@@ -51,7 +51,8 @@ type JobMaster struct {
 	resumed map[graph.ExecutionID]string // finished in an earlier application attempt: the worker's incarnation
 	checked bool                         // which of those workers are still there
 
-	history     []Recorded // newest first
+	history     []Recorded      // newest first
+	stacks      map[string]bool // panics whose stack was logged, by message
 	root        *scheduler.Failure
 	ending      bool // root is of the present attempt
 	metrics     *taskMetrics
@@ -83,7 +84,7 @@ func New(opts Options) (*JobMaster, error) {
 	setDefault(&opts.ReadyTimeout, 2*time.Minute)
 	j := &JobMaster{opts: opts, id: opts.JobID.String(), q: newQueue(), start: time.Now(), timers: map[*time.Timer]struct{}{},
 		graph: opts.Graph, ops: map[string]graph.VertexID{}, vertex: map[graph.VertexID]*graph.Vertex{}, workers: map[string]*workerState{},
-		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), resumed: map[graph.ExecutionID]string{}, coord: coordState{stopTimeout: func() {}}}
+		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), resumed: map[graph.ExecutionID]string{}, stacks: map[string]bool{}, coord: coordState{stopTimeout: func() {}}}
 	j.log = opts.Logger.With().Str("component", "jobmaster").Str("job_id", j.id).Int64("epoch", opts.Epoch).Logger()
 	return j, nil
 }
@@ -295,13 +296,21 @@ func (j *JobMaster) failInit(f scheduler.Failure) {
 
 func (j *JobMaster) recordFailure(e scheduler.FailureRecorded) {
 	f := e.Failure
+	detail, text := f.Detail, "failure"
+	if f.Kind == "panic" { // a job that restarts may fail so again and again: one stack will do
+		if j.stacks[f.Message] {
+			detail, text = "", "the same failure again"
+		} else if len(j.stacks) < maxHistory {
+			j.stacks[f.Message] = true
+		}
+	}
 	line := j.log.Warn().Bool("root", e.Root).Str("kind", f.Kind)
-	for _, s := range [...]struct{ key, value string }{{"task", f.Task}, {"container_id", f.TaskManager}, {"failure", f.Message}, {"detail", f.Detail}} {
+	for _, s := range [...]struct{ key, value string }{{"task", f.Task}, {"container_id", f.TaskManager}, {"failure", f.Message}, {"detail", detail}} {
 		if s.value != "" { // a failure of the job as a whole has no place
 			line = line.Str(s.key, s.value)
 		}
 	}
-	line.Msg("failure")
+	line.Msg(text)
 	at := 0
 	if e.Root {
 		// The cause of the root that is there already, of the same attempt: it takes its place, and the other one came with it.

@@ -38,9 +38,23 @@ func (p *PanicError) Error() string {
 
 // Panicked is the error of a panic with this value. It is called by the deferred function that recovered it: the stack is still that of the panic.
 func Panicked(op string, value any) *PanicError {
-	p := &PanicError{Operator: op, Value: value, Stack: string(debug.Stack())}
+	p := &PanicError{Operator: op, Value: value, Stack: stack()}
 	p.Where, p.hint = origin()
 	return p
+}
+
+// stack is that of the panic, without what recovered it.
+func stack() string {
+	s := string(debug.Stack())
+	head, rest, _ := strings.Cut(s, "\n")
+	if _, after, ok := strings.Cut(rest, "\npanic("); ok {
+		if i := strings.Index(after, "\n"); i >= 0 {
+			if j := strings.Index(after[i+1:], "\n"); j >= 0 { // the line with panic's place
+				return head + "\n" + after[i+1+j+1:]
+			}
+		}
+	}
+	return s
 }
 
 // handles are the types that user code gets from its context, of which a zero value can do nothing.
@@ -57,7 +71,7 @@ func origin() (where, hint string) {
 		switch {
 		case f.Function == "runtime.gopanic":
 			panicked = true
-		case strings.HasPrefix(f.Function, ours+"stream/streamtest."): // what called that is a test, not the program
+		case panicked && strings.HasPrefix(f.Function, ours+"stream/streamtest."): // what called that is a test, not the program
 			return "", hint
 		case !panicked || strings.HasPrefix(f.Function, "runtime."):
 		case UserCode(f):

@@ -65,7 +65,7 @@ func (s *Scheduler) resume(p Progress) error {
 		case committing:
 			st.state, st.kept = stageCommitting, true
 		case finished:
-			st.state = stageFinished
+			st.state, st.done = stageFinished, true
 			for _, v := range st.vertices {
 				d := p[v.Spec.ID]
 				st.gone = st.gone || d.Gone

@@ -22,7 +22,7 @@ type Strategy struct {
 	used     int           // failures counted
 	next     time.Duration // exponential: pause of the next restart
 	last     time.Time     // of the last counted failure
-	progress bool          // since the last restart: a completed checkpoint, or a minute of all tasks running
+	progress bool          // since the last restart: a completed checkpoint, a stage finished for the first time, or a minute of all tasks running
 
 	before struct { // the last counted failure
 		used int

@@ -17,6 +17,8 @@ type stage struct {
 	kept            bool // committing: what is needed for it will survive this JobMaster
 	// gone: it is finished, but its partitions are lost, or released since nobody needed them.
 	gone bool
+	// done: it was finished before. To finish it again, for partitions that were lost, is no progress of the job.
+	done bool
 }
 
 type stageState int
@@ -285,7 +287,9 @@ func (s *Scheduler) commitsKept(id graph.VertexID) {
 // stageFinished gives back what the stage read, if nobody else reads it, and deploys who waited for it.
 func (s *Scheduler) stageFinished(st *stage) {
 	st.state = stageFinished
-	s.cfg.Strategy.progress = true
+	if !st.done {
+		st.done, s.cfg.Strategy.progress = true, true
+	}
 	f := StageFinished{}
 	for _, v := range st.vertices {
 		f.Vertices = append(f.Vertices, v.Spec.ID)

@@ -102,8 +102,8 @@ func TestProgramsOnAClusterAgainstModel(t *testing.T) {
 }
 
 func checkCluster(t *testing.T, rt *rapid.T, jobs, restored, failures *atomic.Int64) {
-	c := &clustered{whole: whole{ops: drawProgram(rt, steadyKinds), answers: map[int]bool{}}, n: rapid.Int64Range(1, 400).Draw(rt, "records"),
-		keys: rapid.Int64Range(1, 20).Draw(rt, "keys"), rate: rapid.SampledFrom([]float64{1000, 4000, 1e6}).Draw(rt, "rate"), events: map[int]func() error{}}
+	c := &clustered{whole: whole{ops: drawProgram(rt, steadyKinds), answers: map[int]bool{}}, n: rapid.Int64Range(20, 300).Draw(rt, "records"),
+		keys: rapid.Int64Range(1, 20).Draw(rt, "keys"), rate: rapid.SampledFrom([]float64{1000, 1000, 2000, 1e6}).Draw(rt, "rate"), events: map[int]func() error{}}
 	for i := range c.ops {
 		c.ops[i].Late = 0
 	}
@@ -132,11 +132,11 @@ func checkCluster(t *testing.T, rt *rapid.T, jobs, restored, failures *atomic.In
 		"taskmanager.numberOfTaskSlots":     rapid.SampledFrom([]string{"1", "4"}).Draw(rt, "slots"),
 		"execution.buffer-timeout.interval": rapid.SampledFrom([]string{"0 ms", "5 ms"}).Draw(rt, "buffer timeout")}
 	total := int(2 * c.n)
-	for range rapid.IntRange(0, 2).Draw(rt, "failures") {
-		c.events[rapid.IntRange(1, total).Draw(rt, "failure at")] = func() error { failures.Add(1); return errors.New("on purpose") }
+	for range rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(rt, "failures") {
+		c.events[rapid.IntRange(total/4, 2*total).Draw(rt, "failure at")] = func() error { failures.Add(1); return errors.New("on purpose") }
 	}
 	ran := ""
-	stops := rapid.IntRange(0, 2).Draw(rt, "stops")
+	stops := rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(rt, "stops")
 	if conf["execution.runtime-mode"] = rapid.SampledFrom([]string{"streaming", "streaming", "streaming", "batch"}).Draw(rt, "mode"); conf["execution.runtime-mode"] == "batch" {
 		stops = 0
 	}
@@ -151,7 +151,7 @@ func checkCluster(t *testing.T, rt *rapid.T, jobs, restored, failures *atomic.In
 			}
 		}
 		var stopped atomic.Bool
-		if at := rapid.IntRange(1, total).Draw(rt, "stop at"); run < stops {
+		if at := rapid.IntRange(1, total*3/4).Draw(rt, "stop at"); run < stops {
 			c.events[c.records+at] = func() error { stopped.Store(true); cancel(); return nil }
 		}
 		jobs.Add(1)

@@ -23,14 +23,24 @@ type result[T any] struct {
 // Float keys: NaN never equals itself, and 0 and -0 are different keys.
 func For[T any]() (Codec[T], error) {
 	t := reflect.TypeFor[T]()
-	if r, ok := compiled.Load(t); ok {
-		x := r.(result[T])
-		return x.codec, x.err
+	r := codecOf(t)
+	if r == nil {
+		c, err := compileFor[T](t)
+		r = keepCodec(t, result[T]{c, err})
 	}
-	c, err := compileFor[T](t)
-	r, _ := compiled.LoadOrStore(t, result[T]{c, err})
 	x := r.(result[T])
 	return x.codec, x.err
+}
+
+// codecOf and keepCodec keep sync.Map, which is generic inside, out of what is compiled in each program.
+func codecOf(t reflect.Type) any {
+	r, _ := compiled.Load(t)
+	return r
+}
+
+func keepCodec(t reflect.Type, r any) any {
+	r, _ = compiled.LoadOrStore(t, r)
+	return r
 }
 
 // Must is For for types known to have a codec; it panics otherwise. It is meant for package variables.

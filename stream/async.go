@@ -88,24 +88,24 @@ func asyncWait[T, R any](s DataStream[T], newFn func() AsyncFunction[T, R], opts
 	if ordered {
 		name = "OrderedWait"
 	}
-	s.env.constructor(newFn != nil && !isNil(newFn()))
+	s.f.env().constructor(newFn != nil && !isNil(newFn()))
 	if opts.Timeout <= 0 {
-		s.env.mistake("%s: Timeout is %v: it must be positive", name, opts.Timeout)
+		s.f.env().mistake("%s: Timeout is %v: it must be positive", name, opts.Timeout)
 	}
 	if opts.Capacity < 0 {
-		s.env.mistake("%s: Capacity is %d: it must be positive, or 0 for 100", name, opts.Capacity)
+		s.f.env().mistake("%s: Capacity is %d: it must be positive, or 0 for 100", name, opts.Capacity)
 	}
 	if opts.Capacity == 0 {
 		opts.Capacity = 100
 	}
 	r := opts.Retry
 	if r.Err != nil {
-		s.env.mistake("%s: %v", name, r.Err)
+		s.f.env().mistake("%s: %v", name, r.Err)
 	} else if r.MaxAttempts < 0 || r.MaxAttempts > 1 && r.Delay == nil {
-		s.env.mistake("%s: Retry needs MaxAttempts (%d) of at least 1 and a Delay", name, r.MaxAttempts)
+		s.f.env().mistake("%s: Retry needs MaxAttempts (%d) of at least 1 and a Delay", name, r.MaxAttempts)
 	}
-	out := next[T, R](s, "async", "Async "+name, operator.AsyncWait(newFn, operator.AsyncOptions[R]{
+	out := next[R](s.f, "async", "Async "+name, operator.AsyncWait(newFn, operator.AsyncOptions[R]{
 		Ordered: ordered, Timeout: opts.Timeout, Capacity: opts.Capacity, Retry: r}))
-	out.node.Stateful = true
+	out.f.node.Stateful = true
 	return out
 }

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"slices"
-
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
@@ -44,27 +42,32 @@ type BroadcastStream[B any] struct {
 // BroadcastState broadcasts the stream for ConnectBroadcast, with the states that the function keeps of its records.
 // Source: Flink DataStream.broadcast(MapStateDescriptor...).
 func (s DataStream[T]) BroadcastState(states ...StateDescriptor) BroadcastStream[T] {
+	s.f.env().broadcastStates(states)
+	return BroadcastStream[T]{DataStream[T]{dealt(s.f, graph.Broadcast)}, append([]StateDescriptor(nil), states...)}
+}
+
+// broadcastStates notes the mistakes of descriptors.
+func (e *Environment) broadcastStates(states []StateDescriptor) {
 	seen := map[string]bool{}
 	for _, d := range states {
 		if isNil(d) {
-			s.env.need(false, "a state")
+			e.need(false, "a state")
 			continue
 		}
 		name, err := d.Check()
 		switch {
 		case err != nil:
-			s.env.mistake("BroadcastState: %v", err)
+			e.mistake("BroadcastState: %v", err)
 		case seen[name]:
-			s.env.mistake("BroadcastState: two states are named %q", name)
+			e.mistake("BroadcastState: two states are named %q", name)
 		}
 		seen[name] = true
 	}
-	return BroadcastStream[T]{s.Broadcast(), slices.Clone(states)}
 }
 
 func (b BroadcastStream[B]) in(env *Environment) DataStream[B] {
-	if !env.with(b.s.env, "ConnectBroadcast") {
-		b.s.env = env
+	if !env.with(b.s.f.env(), "ConnectBroadcast") {
+		b.s.f = b.s.f.in(env)
 	}
 	return b.s
 }
@@ -77,16 +80,16 @@ type BroadcastConnectedStream[T, B any] struct {
 
 // ConnectBroadcast lets one operator read this stream and a broadcast one.
 func (s DataStream[T]) ConnectBroadcast[B any](b BroadcastStream[B]) BroadcastConnectedStream[T, B] {
-	b.s = b.in(s.env)
+	b.s = b.in(s.f.env())
 	return BroadcastConnectedStream[T, B]{s, b}
 }
 
 // Process runs a function over both streams; newFn makes one instance per subtask.
 func (c BroadcastConnectedStream[T, B]) Process[R any](newFn func() BroadcastProcessFunction[T, B, R]) SingleOutputStreamOperator[R] {
-	c.first.env.constructor(newFn != nil && !isNil(newFn()))
-	n := c.first.env.add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast", Stateful: true,
-		In: append(c.first.edges(0), c.b.s.edges(1)...), Impl: operator.BroadcastProcess(c.b.states, newFn)})
-	return output[R](c.first.env, n)
+	c.first.f.env().constructor(newFn != nil && !isNil(newFn()))
+	n := c.first.f.env().add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast", Stateful: true,
+		In: append(edges(c.first.f, 0), edges(c.b.s.f, 1)...), Impl: operator.BroadcastProcess(c.b.states, newFn)})
+	return output[R](c.first.f.env(), n)
 }
 
 // KeyedBroadcastConnectedStream is a keyed stream and a broadcast stream that one operator reads.
@@ -105,6 +108,6 @@ func (s KeyedStream[K, T]) ConnectBroadcast[B any](b BroadcastStream[B]) KeyedBr
 func (c KeyedBroadcastConnectedStream[K, T, B]) Process[R any](newFn func() KeyedBroadcastProcessFunction[K, T, B, R]) SingleOutputStreamOperator[R] {
 	c.first.env.constructor(newFn != nil && !isNil(newFn()))
 	n := c.first.env.add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast-Keyed", Stateful: true, Keyed: true, KeyType: c.first.keyType,
-		In: append(c.first.edges(0), c.b.s.edges(1)...), Impl: operator.KeyedBroadcastProcess(c.first.sel, c.b.states, newFn)})
+		In: append(keyedEdges(c.first.in.f, c.first.sel, 0), edges(c.b.s.f, 1)...), Impl: operator.KeyedBroadcastProcess(c.first.sel, c.b.states, newFn)})
 	return output[R](c.first.env, n)
 }

@@ -3,7 +3,7 @@ package stream
 import "github.com/thalweg/thalweg/runtime/operator"
 
 // CachedDataStream is a stream whose records are computed once, whoever reads them and how often. See DataStream.Cache.
-type CachedDataStream[T any] struct{ SingleOutputStreamOperator[T] }
+type CachedDataStream[T any] = SingleOutputStreamOperator[T]
 
 // Cache keeps the records of a bounded stream for everything in the program that reads the returned stream. In BATCH they are written to
 // local disks when they have been computed, and each consumer reads them from there: consumers are tasks of their own, none is chained to
@@ -20,9 +20,9 @@ type CachedDataStream[T any] struct{ SingleOutputStreamOperator[T] }
 //
 // Source: Flink DataStream.cache, CacheTransformationTranslator.
 func (s DataStream[T]) Cache() CachedDataStream[T] {
-	out := next[T, T](s, "cache", "Cache", operator.Pass[T]())
-	if len(s.ins) == 1 { // chained to what it keeps, if it can be
-		out.node.Parallelism, out.node.MaxParallelism = s.ins[0].node.Parallelism, s.ins[0].node.MaxParallelism
+	out := next[T](s.f, "cache", "Cache", operator.Pass())
+	if len(s.f.ins) == 1 { // chained to what it keeps, if it can be
+		out.f.node.Parallelism, out.f.node.MaxParallelism = s.f.ins[0].node.Parallelism, s.f.ins[0].node.MaxParallelism
 	}
-	return CachedDataStream[T]{out}
+	return out
 }

@@ -110,7 +110,8 @@ func (r *collectionReader[T]) Snapshot(int64) ([]connector.Split, error) {
 }
 
 // FromSequence adds a bounded source of the numbers from first to last, both included, which its subtasks deal among themselves.
-func (e *Environment) FromSequence(first, last int64) DataStreamSource[int64] {
+func (e *Environment) FromSequence[N int | int32 | int64](from, to N) DataStreamSource[int64] {
+	first, last := int64(from), int64(to)
 	n := last - first + 1
 	if first > last || n <= 0 {
 		e.mistake("FromSequence(%d, %d): the first number is above the last, or there are more than 2^63-1", first, last)
@@ -118,32 +119,35 @@ func (e *Environment) FromSequence(first, last int64) DataStreamSource[int64] {
 	}
 	src := datagen.Source(func(i int64) int64 { return first + i }, datagen.Count(n))
 	s := e.FromSource[int64](src, NoWatermarks[int64](), "Sequence Source")
-	s.node.CallSite = callSite()
+	s.f.node.CallSite = callSite()
 	return s
 }
 
 // Print writes each record to the standard output of its worker, with its subtask's number in front when there are several.
 func (s DataStream[T]) Print() DataStreamSink[T] {
-	return s.SinkTo(printSink[T]{}).Name("Print to Std. Out")
+	return s.SinkTo(&printSink[T]{}).Name("Print to Std. Out")
 }
 
-type printSink[T any] struct{}
+// printSink is a Sink, and with a printer its writers.
+type printSink[T any] struct{ *printer }
 
-func (printSink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
-	w := printWriter[T]{ctx: ctx.Context, out: os.Stdout}
+func (*printSink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
+	w := &printer{ctx: ctx.Context, out: os.Stdout}
 	if ctx.Parallelism > 1 {
 		w.prefix = strconv.Itoa(ctx.Subtask+1) + "> "
 	}
-	return w, nil
+	return &printSink[T]{w}, nil
 }
 
-type printWriter[T any] struct {
+func (s *printSink[T]) Write(v T, _ int64) error { return s.print(v) }
+
+type printer struct {
 	ctx    context.Context //nolint:containedctx // the task's life
 	prefix string
 	out    io.Writer
 }
 
-func (w printWriter[T]) Write(v T, _ int64) error {
+func (w *printer) print(v any) error {
 	_, err := fmt.Fprintf(w.out, "%s%v\n", w.prefix, v)
 	if errors.Is(err, syscall.EPIPE) {
 		// Nobody reads any more. The process gets SIGPIPE for it, by which Main ends the job in order: that must not be a race with a
@@ -162,6 +166,6 @@ func (w printWriter[T]) Write(v T, _ int64) error {
 // signalPatience is how long a signal may take to end the job.
 const signalPatience = 10 * time.Second
 
-func (printWriter[T]) Flush(context.Context, bool) error { return nil }
-func (printWriter[T]) Snapshot(int64) ([][]byte, error)  { return nil, nil }
-func (printWriter[T]) Close() error                      { return nil }
+func (*printer) Flush(context.Context, bool) error { return nil }
+func (*printer) Snapshot(int64) ([][]byte, error)  { return nil, nil }
+func (*printer) Close() error                      { return nil }

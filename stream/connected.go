@@ -22,20 +22,20 @@ type ConnectedStreams[A, B any] struct {
 // Connect lets one operator read this stream and another.
 func (s DataStream[T]) Connect[B any](other Stream[B]) ConnectedStreams[T, B] {
 	if isNil(other) {
-		s.env.need(false, "the other stream")
-		return ConnectedStreams[T, B]{s, DataStream[B]{env: s.env}}
+		s.f.env().need(false, "the other stream")
+		return ConnectedStreams[T, B]{s, DataStream[B]{&flow{e: s.f.env()}}}
 	}
 	o := other.dataStream()
-	if !s.env.with(o.env, "Connect") {
-		o.env = s.env
+	if !s.f.env().with(o.f.env(), "Connect") {
+		o.f = o.f.in(s.f.env())
 	}
 	return ConnectedStreams[T, B]{s, o}
 }
 
 // Map applies one function to the records of the first stream and another to those of the second.
 func (c ConnectedStreams[A, B]) Map[R any](first func(A) R, second func(B) R) SingleOutputStreamOperator[R] {
-	c.first.env.need(first != nil, "the first function")
-	c.first.env.need(second != nil, "the second function")
+	c.first.f.env().need(first != nil, "the first function")
+	c.first.f.env().need(second != nil, "the second function")
 	return connected[A, B, R](c, "comap", "Co-Map", operator.CoProcess(func() CoProcessFunction[A, B, R] {
 		return coFunctions[A, B, R]{
 			first:  func(v A, out *Collector[R]) error { out.Collect(first(v)); return nil },
@@ -46,8 +46,8 @@ func (c ConnectedStreams[A, B]) Map[R any](first func(A) R, second func(B) R) Si
 
 // FlatMap applies one function to the records of the first stream and another to those of the second; both emit any number of results.
 func (c ConnectedStreams[A, B]) FlatMap[R any](first func(v A, out *Collector[R]) error, second func(v B, out *Collector[R]) error) SingleOutputStreamOperator[R] {
-	c.first.env.need(first != nil, "the first function")
-	c.first.env.need(second != nil, "the second function")
+	c.first.f.env().need(first != nil, "the first function")
+	c.first.f.env().need(second != nil, "the second function")
 	return connected[A, B, R](c, "coflatmap", "Co-Flat Map", operator.CoProcess(func() CoProcessFunction[A, B, R] {
 		return coFunctions[A, B, R]{first: first, second: second}
 	}))
@@ -55,7 +55,7 @@ func (c ConnectedStreams[A, B]) FlatMap[R any](first func(v A, out *Collector[R]
 
 // Process runs a function over both streams; newFn makes one instance per subtask.
 func (c ConnectedStreams[A, B]) Process[R any](newFn func() CoProcessFunction[A, B, R]) SingleOutputStreamOperator[R] {
-	c.first.env.constructor(newFn != nil && !isNil(newFn()))
+	c.first.f.env().constructor(newFn != nil && !isNil(newFn()))
 	return connected[A, B, R](c, "coprocess", "Co-Process", operator.CoProcess(newFn))
 }
 
@@ -65,8 +65,8 @@ func (c ConnectedStreams[A, B]) KeyBy[K comparable](first func(A) K, second func
 }
 
 func connected[A, B, R any](c ConnectedStreams[A, B], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
-	n := c.first.env.add(&graph.Node{Kind: kind, Name: name, Stateful: kind == "coprocess", In: append(c.first.edges(0), c.second.edges(1)...), Impl: f})
-	return output[R](c.first.env, n)
+	n := c.first.f.env().add(&graph.Node{Kind: kind, Name: name, Stateful: kind == "coprocess", In: append(edges(c.first.f, 0), edges(c.second.f, 1)...), Impl: f})
+	return output[R](c.first.f.env(), n)
 }
 
 // coFunctions is a CoProcessFunction of two functions.
@@ -106,6 +106,6 @@ func (c ConnectedKeyedStreams[K, A, B]) Process[R any](newFn func() KeyedCoProce
 
 func connectedKeyed[K comparable, A, B, R any](c ConnectedKeyedStreams[K, A, B], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
 	n := c.first.env.add(&graph.Node{Kind: kind, Name: name, Stateful: true, Keyed: true, KeyType: c.first.keyType,
-		In: append(c.first.edges(0), c.second.edges(1)...), Impl: f})
+		In: append(keyedEdges(c.first.in.f, c.first.sel, 0), keyedEdges(c.second.in.f, c.second.sel, 1)...), Impl: f})
 	return output[R](c.first.env, n)
 }

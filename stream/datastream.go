@@ -16,11 +16,30 @@ type Collector[R any] = operator.Collector[R]
 // Stream is any stream of T: a DataStream or what embeds one.
 type Stream[T any] interface{ dataStream() DataStream[T] }
 
+// A generic type is compiled in each package that mentions it, for each of its types, with all of its methods, the wrappers of those of what it
+// embeds, and every generic type and function that they mention in turn; a method with type parameters of its own only where it is
+// called. That is most of what an edited test waits for. So streams are thin: what need not know T is in flow and in functions that are not
+// generic, and methods that lead far (windows, watermarks) take their argument as a type parameter, which always is the one type.
+
 // DataStream is a stream of T.
-type DataStream[T any] struct {
-	env *Environment
-	ins []upstream
+type DataStream[T any] struct{ f *flow }
+
+// flow is a stream of whatever type; nil in a zero value.
+type flow struct {
+	e    *Environment
+	ins  []upstream
+	node *graph.Node // of a stream that an operator made
 }
+
+func (f *flow) env() *Environment {
+	if f == nil {
+		return nil
+	}
+	return f.e
+}
+
+// in is f as a stream of another environment.
+func (f *flow) in(e *Environment) *flow { return &flow{e: e, ins: f.ins, node: f.node} }
 
 type upstream struct {
 	node  *graph.Node
@@ -32,7 +51,10 @@ type upstream struct {
 func (s DataStream[T]) dataStream() DataStream[T] { return s }
 
 // edges are the inputs of a node that follows s.
-func (s DataStream[T]) edges(input int) []graph.Edge {
+func edges(s *flow, input int) []graph.Edge {
+	if s == nil {
+		noEnvironment()
+	}
 	var in []graph.Edge
 	for _, u := range s.ins {
 		in = append(in, graph.Edge{From: u.node, Tag: u.tag, Input: input, Partitioner: u.part, Keyer: u.keyer})
@@ -40,8 +62,12 @@ func (s DataStream[T]) edges(input int) []graph.Edge {
 	return in
 }
 
-func (s DataStream[T]) with(p graph.Partitioner) DataStream[T] {
-	out := DataStream[T]{env: s.env}
+// dealt is s with another partitioner.
+func dealt(s *flow, p graph.Partitioner) *flow {
+	if s == nil {
+		return nil
+	}
+	out := &flow{e: s.e}
 	for _, u := range s.ins {
 		out.ins = append(out.ins, upstream{node: u.node, tag: u.tag, part: p})
 	}
@@ -49,117 +75,126 @@ func (s DataStream[T]) with(p graph.Partitioner) DataStream[T] {
 }
 
 // SingleOutputStreamOperator is a stream that an operator made, with the operator's own settings.
-type SingleOutputStreamOperator[T any] struct {
-	DataStream[T]
-	node *graph.Node
-}
+type SingleOutputStreamOperator[T any] struct{ DataStream[T] }
 
 // DataStreamSource is the stream of a source.
-type DataStreamSource[T any] struct{ SingleOutputStreamOperator[T] }
+type DataStreamSource[T any] = SingleOutputStreamOperator[T]
 
 // next adds an operator with one input.
-func next[T, R any](s DataStream[T], kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
-	n := s.env.add(&graph.Node{Kind: kind, Name: name, In: s.edges(0), Impl: f})
-	return output[R](s.env, n)
+func next[R any](s *flow, kind, name string, f operator.Factory) SingleOutputStreamOperator[R] {
+	return output[R](s.env(), s.env().add(&graph.Node{Kind: kind, Name: name, In: edges(s, 0), Impl: f}))
 }
 
 // Map applies fn to each record.
 func (s DataStream[T]) Map[R any](fn func(T) R) SingleOutputStreamOperator[R] {
-	s.env.need(fn != nil, "the function")
-	return next[T, R](s, "map", "Map", operator.Map(fn))
+	s.f.env().need(fn != nil, "the function")
+	return next[R](s.f, "map", "Map", operator.Map(fn))
 }
 
 // Update changes each record in place. For wide records (more than four fields, or 32 bytes) it is several times faster than Map, since
 // nothing is copied.
 func (s DataStream[T]) Update(fn func(*T)) SingleOutputStreamOperator[T] {
-	s.env.need(fn != nil, "the function")
-	return next[T, T](s, "update", "Update", operator.Update(fn))
+	s.f.env().need(fn != nil, "the function")
+	return next[T](s.f, "update", "Update", operator.Update(fn))
 }
 
 // FilterRef is Filter for wide records: fn looks at the record in place and must not change it.
 func (s DataStream[T]) FilterRef(fn func(*T) bool) SingleOutputStreamOperator[T] {
-	s.env.need(fn != nil, "the function")
-	return next[T, T](s, "filter", "Filter", operator.FilterRef(fn))
+	s.f.env().need(fn != nil, "the function")
+	return next[T](s.f, "filter", "Filter", operator.FilterRef(fn))
 }
 
 // FilterMap makes a result of each record and keeps it when fn is true: the fastest way to pick some records and the fields that are needed
 // of them, since nothing is copied on the way. fn must not change v, and sets every field of the results that it keeps: r holds anything. It
 // makes new slices and maps: those that r holds may be in use by whoever got the last ones.
 func (s DataStream[T]) FilterMap[R any](fn func(v *T, r *R) bool) SingleOutputStreamOperator[R] {
-	s.env.need(fn != nil, "the function")
-	return next[T, R](s, "filtermap", "FilterMap", operator.FilterMap(fn))
+	s.f.env().need(fn != nil, "the function")
+	return next[R](s.f, "filtermap", "FilterMap", operator.FilterMap(fn))
 }
 
 // TryMap applies fn to each record; an error fails the task.
 func (s DataStream[T]) TryMap[R any](fn func(T) (R, error)) SingleOutputStreamOperator[R] {
-	s.env.need(fn != nil, "the function")
-	return next[T, R](s, "map", "Map", operator.TryMap(fn))
+	s.f.env().need(fn != nil, "the function")
+	return next[R](s.f, "map", "Map", operator.TryMap(fn))
 }
 
 // Filter keeps the records for which fn is true.
 func (s DataStream[T]) Filter(fn func(T) bool) SingleOutputStreamOperator[T] {
-	s.env.need(fn != nil, "the function")
-	return next[T, T](s, "filter", "Filter", operator.Filter(fn))
+	s.f.env().need(fn != nil, "the function")
+	return next[T](s.f, "filter", "Filter", operator.Filter(fn))
 }
 
 // FlatMap applies fn, which emits any number of results; an error fails the task.
 func (s DataStream[T]) FlatMap[R any](fn func(v T, out *Collector[R]) error) SingleOutputStreamOperator[R] {
-	s.env.need(fn != nil, "the function")
-	return next[T, R](s, "flatmap", "Flat Map", operator.FlatMap(fn))
+	s.f.env().need(fn != nil, "the function")
+	return next[R](s.f, "flatmap", "Flat Map", operator.FlatMap(fn))
 }
 
 // Union merges streams of one type. The order between streams is not defined; the watermark is the least of theirs.
 func (s DataStream[T]) Union(others ...Stream[T]) DataStream[T] {
-	out := DataStream[T]{env: s.env, ins: append([]upstream(nil), s.ins...)}
+	all := []*flow{s.f}
 	for _, o := range others {
 		if isNil(o) {
-			s.env.need(false, "a stream")
+			s.f.env().need(false, "a stream")
 			continue
 		}
-		d := o.dataStream()
-		if !s.env.with(d.env, "union") {
-			continue
+		all = append(all, o.dataStream().f)
+	}
+	return DataStream[T]{union(all)}
+}
+
+func union(all []*flow) *flow {
+	if all[0] == nil {
+		noEnvironment()
+	}
+	out := &flow{e: all[0].e, ins: append([]upstream(nil), all[0].ins...)}
+	for _, d := range all[1:] {
+		if out.e.with(d.env(), "union") {
+			out.ins = append(out.ins, d.ins...)
 		}
-		out.ins = append(out.ins, d.ins...)
 	}
 	return out
 }
 
 // Process runs a function with side outputs and operator state; newFn makes one instance per subtask.
 func (s DataStream[T]) Process[R any](newFn func() ProcessFunction[T, R]) SingleOutputStreamOperator[R] {
-	s.env.constructor(newFn != nil && !isNil(newFn()))
-	out := next[T, R](s, "process", "Process", operator.Process(newFn))
-	out.node.Stateful = true // it may be
+	s.f.env().constructor(newFn != nil && !isNil(newFn()))
+	out := next[R](s.f, "process", "Process", operator.Process(newFn))
+	out.f.node.Stateful = true // it may be
 	return out
 }
 
 // Rebalance deals records out to the next operator's subtasks in turn.
-func (s DataStream[T]) Rebalance() DataStream[T] { return s.with(graph.Rebalance) }
+func (s DataStream[T]) Rebalance() DataStream[T] {
+	return DataStream[T]{dealt(s.f, graph.Rebalance)}
+}
 
 // Broadcast sends each record to every subtask of the next operator.
-func (s DataStream[T]) Broadcast() DataStream[T] { return s.with(graph.Broadcast) }
+func (s DataStream[T]) Broadcast() DataStream[T] {
+	return DataStream[T]{dealt(s.f, graph.Broadcast)}
+}
 
 // Forward sends records to the subtask of the same index; both operators need the same parallelism.
-func (s DataStream[T]) Forward() DataStream[T] { return s.with(graph.Forward) }
+func (s DataStream[T]) Forward() DataStream[T] { return DataStream[T]{dealt(s.f, graph.Forward)} }
 
 // Rescale deals records out in turn to those of the next operator's subtasks that are next to this one's: cheaper than Rebalance, as fewer
 // subtasks are connected.
-func (s DataStream[T]) Rescale() DataStream[T] { return s.with(graph.Rescale) }
+func (s DataStream[T]) Rescale() DataStream[T] { return DataStream[T]{dealt(s.f, graph.Rescale)} }
 
 // Shuffle sends each record to a random subtask of the next operator.
-func (s DataStream[T]) Shuffle() DataStream[T] { return s.with(graph.Shuffle) }
+func (s DataStream[T]) Shuffle() DataStream[T] { return DataStream[T]{dealt(s.f, graph.Shuffle)} }
 
 // Global sends every record to the first subtask of the next operator.
-func (s DataStream[T]) Global() DataStream[T] { return s.with(graph.Global) }
+func (s DataStream[T]) Global() DataStream[T] { return DataStream[T]{dealt(s.f, graph.Global)} }
 
 // PartitionCustom sends each record to the subtask, 0 to n-1, that partition returns for its key and the number n of subtasks. Another one
 // fails the job.
 func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, key func(T) K) DataStream[T] {
-	s.env.need(partition != nil, "the partition function")
-	s.env.need(key != nil, "the key function")
-	out := s.with(graph.Custom)
-	for i := range out.ins {
-		out.ins[i].keyer = operator.CustomPartitioner[T]{Choose: func(v T, n int) int { return partition(key(v), n) }, Site: callSite()}
+	s.f.env().need(partition != nil, "the partition function")
+	s.f.env().need(key != nil, "the key function")
+	out := DataStream[T]{dealt(s.f, graph.Custom)}
+	for i := range out.f.ins {
+		out.f.ins[i].keyer = operator.CustomPartitioner[T]{Choose: func(v T, n int) int { return partition(key(v), n) }, Site: callSite()}
 	}
 	return out
 }
@@ -171,42 +206,47 @@ func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, 
 // randomness, no variable that changes), and on what arrives of it. A time.Time arrives in UTC, without its zone: take days and hours of
 // t.UTC().
 func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
-	s.env.need(fn != nil, "the key function")
-	k := KeyedStream[K, T]{env: s.env, in: s, site: callSite()}
+	s.f.env().need(fn != nil, "the key function")
+	k := KeyedStream[K, T]{env: s.f.env(), in: s, site: callSite()}
 	codec, err := serde.ForKey[K]()
 	if err != nil {
-		s.env.mistake("KeyBy: %v", err)
+		s.f.env().mistake("KeyBy: %v", err)
 		return k
 	}
 	if mayDiffer(reflect.TypeFor[K]()) {
 		fn = equalToItself(k.site, fn)
 	}
 	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec, Site: k.site}
-	if t, err := operator.TypeOf[K](); err == nil {
-		k.keyType = t.Name()
+	if t, err := serde.For[K](); err == nil {
+		k.keyType = operator.TypeName(t)
 	}
 	return k
 }
 
 // SinkTo writes the stream to a sink.
 func (s DataStream[T]) SinkTo(sink connector.Sink[T]) DataStreamSink[T] {
+	_, commits := sink.(connector.CommittingSink[T])
+	return sinkTo(s.f, sink, operator.Sink(sink), commits)
+}
+
+func sinkTo(s *flow, sink any, f operator.Factory, commits bool) SinkOperator {
 	if isNil(sink) {
-		s.env.need(false, "the sink")
-		return DataStreamSink[T]{s.env, s.env.add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", In: s.edges(0)})}
+		s.env().need(false, "the sink")
+		return SinkOperator{s.env(), s.env().add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", In: edges(s, 0)})}
 	}
-	s.env.validate("sink", sink)
-	n := s.env.add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", Stateful: true, In: s.edges(0), Impl: operator.Sink(sink)})
+	s.env().validate("sink", sink)
+	n := s.env().add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", Stateful: commits, In: edges(s, 0), Impl: f})
 	if c := operator.SinkCoordinator(sink); c != nil {
 		n.Coordinated, n.Coordinator = true, c
 	}
-	if _, ok := sink.(connector.CommittingSink[T]); !ok {
-		n.Stateful = false
-	}
-	return DataStreamSink[T]{s.env, n}
+	return SinkOperator{s.env(), n}
 }
 
 // DataStreamSink is the end of a stream.
-type DataStreamSink[T any] struct {
+type DataStreamSink[T any] = SinkOperator
+
+// SinkOperator is a sink, with the operator's own settings.
+type SinkOperator struct {
 	env  *Environment
 	node *graph.Node
 }

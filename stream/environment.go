@@ -230,33 +230,44 @@ func (e *Environment) translate() (*graph.Program, error) {
 // FromSource adds a source. Its records get their event time from the watermark strategy's function, or keep the source's own.
 func (e *Environment) FromSource[T any](src connector.Source[T], wm WatermarkStrategy[T], name string) DataStreamSource[T] {
 	e.strategy(fmt.Sprintf("source %q: ", name), wm.text, wm.errs)
+	if !e.source(src, name) {
+		return output[T](e, e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true}))
+	}
+	return output[T](e, e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true, Stateful: true, Coordinated: true,
+		Bounded: src.Boundedness() == connector.Bounded, Detail: wm.text,
+		Impl: operator.Source(src, wm.w), Coordinator: operator.SourceCoordinator(src, wm.w)}))
+}
+
+// source notes the mistakes of a source, and reports whether there is one.
+func (e *Environment) source(src any, name string) bool {
 	if isNil(src) {
 		e.need(false, "the source")
-		return DataStreamSource[T]{output[T](e, e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true}))}
+		return false
 	}
 	e.validate(fmt.Sprintf("source %q", name), src)
-	n := e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true, Stateful: true, Coordinated: true,
-		Bounded: src.Boundedness() == connector.Bounded, Detail: wm.String(),
-		Impl: operator.Source(src, wm.watermarks()), Coordinator: operator.SourceCoordinator(src, wm.watermarks())})
-	return DataStreamSource[T]{output[T](e, n)}
+	return true
 }
 
 // FromCollection adds a bounded source of the given elements. It has parallelism 1.
 func (e *Environment) FromCollection[T any](elements ...T) DataStreamSource[T] {
 	src := &collection[T]{elements: elements}
 	s := e.FromSource[T](src, NoWatermarks[T](), "Collection Source")
-	s.node.Parallelism = 1
-	s.node.CallSite = callSite()
+	s.f.node.Parallelism = 1
+	s.f.node.CallSite = callSite()
 	return s
 }
 
 // output completes a node whose records have type T.
 func output[T any](e *Environment, n *graph.Node) SingleOutputStreamOperator[T] {
 	t, err := operator.TypeOf[T]()
+	return SingleOutputStreamOperator[T]{DataStream[T]{e.complete(n, t, err)}}
+}
+
+func (e *Environment) complete(n *graph.Node, t operator.Type, err error) *flow {
 	if err != nil {
 		e.mistake("%s: %v", n.Name, err)
 	} else {
 		n.OutImpl, n.OutType = t, t.Name()
 	}
-	return SingleOutputStreamOperator[T]{DataStream[T]{env: e, ins: []upstream{{node: n}}}, n}
+	return &flow{e: e, ins: []upstream{{node: n}}, node: n}
 }

@@ -74,6 +74,6 @@ func (j IntervalJoined[K, A, B]) Process[R any](fn func(ctx *JoinContext, left A
 	}
 	sameTag(j.c.first.env, OutputTag[A]{ID: j.j.LeftLate}, OutputTag[B]{ID: j.j.RightLate})
 	out := connectedKeyed[K, A, B, R](j.c, "intervaljoin", "Interval Join", operator.JoinInterval(j.c.first.sel, j.c.second.sel, j.j, fn))
-	out.node.Detail = fmt.Sprintf("[%v, %v]", time.Duration(j.j.Lower)*time.Millisecond, time.Duration(j.j.Upper)*time.Millisecond)
+	out.f.node.Detail = fmt.Sprintf("[%v, %v]", time.Duration(j.j.Lower)*time.Millisecond, time.Duration(j.j.Upper)*time.Millisecond)
 	return out
 }

@@ -45,20 +45,24 @@ func equalToItself[K comparable, T any](site string, key func(T) K) func(T) K {
 	}
 }
 
-// edges are the inputs of a keyed node that follows s.
-func (s KeyedStream[K, T]) edges(input int) []graph.Edge {
-	in := s.in.edges(input)
+// keyedEdges are the inputs of a keyed node.
+func keyedEdges(s *flow, sel any, input int) []graph.Edge {
+	in := edges(s, input)
 	for i := range in {
-		in[i].Partitioner, in[i].Keyer = graph.Hash, s.sel
+		in[i].Partitioner, in[i].Keyer = graph.Hash, sel
 	}
 	return in
 }
 
 // keyed adds a keyed operator.
 func keyed[K comparable, T, R any](s KeyedStream[K, T], kind, name, detail string, f operator.Factory) SingleOutputStreamOperator[R] {
-	in := s.edges(0)
-	n := s.env.add(&graph.Node{Kind: kind, Name: name, Detail: detail, Stateful: true, Keyed: true, KeyType: s.keyType, In: in, Impl: f})
-	return output[R](s.env, n)
+	return keyedNext[R](s.in.f, s.sel, s.keyType, kind, name, detail, f)
+}
+
+func keyedNext[R any](s *flow, sel any, keyType, kind, name, detail string, f operator.Factory) SingleOutputStreamOperator[R] {
+	in := keyedEdges(s, sel, 0)
+	n := s.env().add(&graph.Node{Kind: kind, Name: name, Detail: detail, Stateful: true, Keyed: true, KeyType: keyType, In: in, Impl: f})
+	return output[R](s.env(), n)
 }
 
 // Reduce keeps one value per key, fn of it and each record, and emits it after each record. fn may change acc in place.

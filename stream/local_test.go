@@ -89,7 +89,7 @@ func TestPrintLeavesTheEndToTheSignal(t *testing.T) {
 	signalled := errors.New("signalled")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- printWriter[int]{ctx: ctx, out: brokenPipe{}}.Write(1, 0) }()
+	go func() { done <- (&printer{ctx: ctx, out: brokenPipe{}}).print(1) }()
 	cancel(signalled)
 	if err := <-done; !errors.Is(err, signalled) || errors.Is(err, syscall.EPIPE) {
 		t.Error(err)

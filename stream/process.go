@@ -44,25 +44,30 @@ func NewOutputTag[S any](id string) OutputTag[S] { return OutputTag[S]{ID: id} }
 
 // GetSideOutput returns what the operator's function emits under tag.
 func (s SingleOutputStreamOperator[T]) GetSideOutput[S any](tag OutputTag[S]) DataStream[S] {
-	return sideOutput(s.settings(), tag)
+	return sideOutput(settingsOfStream(s.f), tag)
 }
 
 func sideOutput[S any](of settings, tag OutputTag[S]) DataStream[S] {
 	env, n := of.env, of.node
-	out := DataStream[S]{env: env, ins: []upstream{{node: n, tag: tag.ID}}}
 	t, err := operator.TypeOf[S]()
+	readAs(of, tag.ID, t, err)
+	return DataStream[S]{&flow{e: env, ins: []upstream{{node: n, tag: tag.ID}}}}
+}
+
+// readAs notes the type that a side output is read as.
+func readAs(of settings, tag string, t operator.Type, err error) {
+	env, n := of.env, of.node
 	switch {
-	case tag.ID == "":
+	case tag == "":
 		env.mistake("GetSideOutput: the tag has no name")
 	case err != nil:
-		env.mistake("GetSideOutput(%q): %v", tag.ID, err)
-	case n.Side[tag.ID] != nil && n.Side[tag.ID].(operator.Type).Name() != t.Name():
-		env.mistake("GetSideOutput(%q): the tag is already read as %s, not %s", tag.ID, n.Side[tag.ID].(operator.Type).Name(), t.Name())
+		env.mistake("GetSideOutput(%q): %v", tag, err)
+	case n.Side[tag] != nil && n.Side[tag].(operator.Type).Name() != t.Name():
+		env.mistake("GetSideOutput(%q): the tag is already read as %s, not %s", tag, n.Side[tag].(operator.Type).Name(), t.Name())
 	default:
 		if n.Side == nil {
 			n.Side = map[string]any{}
 		}
-		n.Side[tag.ID] = t
+		n.Side[tag] = t
 	}
-	return out
 }

@@ -43,35 +43,40 @@ func settingsOf(env *Environment, n *graph.Node) settings {
 	return settings{env, n}
 }
 
-func (s SingleOutputStreamOperator[T]) settings() settings { return settingsOf(s.env, s.node) }
+func settingsOfStream(f *flow) settings {
+	if f == nil {
+		noEnvironment()
+	}
+	return settingsOf(f.e, f.node)
+}
 
 // Name sets the operator's name, as shown in plans, logs and metrics.
 func (s SingleOutputStreamOperator[T]) Name(name string) SingleOutputStreamOperator[T] {
-	s.settings().node.Name = name
+	settingsOfStream(s.f).node.Name = name
 	return s
 }
 
 // UID sets the operator's identity: state in savepoints is found by it. It must be unique in the job and stay the same over versions.
 func (s SingleOutputStreamOperator[T]) UID(uid string) SingleOutputStreamOperator[T] {
-	s.settings().node.UID = uid
+	settingsOfStream(s.f).node.UID = uid
 	return s
 }
 
 // SetDescription sets a text for people, shown in plans; it may be longer than a name.
 func (s SingleOutputStreamOperator[T]) SetDescription(text string) SingleOutputStreamOperator[T] {
-	s.settings().node.Description = text
+	settingsOfStream(s.f).node.Description = text
 	return s
 }
 
 // SetParallelism sets the number of subtasks.
 func (s SingleOutputStreamOperator[T]) SetParallelism(n int) SingleOutputStreamOperator[T] {
-	s.settings().parallelism(n)
+	settingsOfStream(s.f).parallelism(n)
 	return s
 }
 
 // SetMaxParallelism sets the number of key groups, 32768 at most: the most that the parallelism can ever be for its state.
 func (s SingleOutputStreamOperator[T]) SetMaxParallelism(n int) SingleOutputStreamOperator[T] {
-	s.settings().maxParallelism(n)
+	settingsOfStream(s.f).maxParallelism(n)
 	return s
 }
 
@@ -79,68 +84,66 @@ func (s SingleOutputStreamOperator[T]) SetMaxParallelism(n int) SingleOutputStre
 // one slot, of different groups never do. A job needs as many slots as the sum over its groups of their greatest parallelism. The
 // default is the group of the inputs if they share one, else "default". Operators of different groups are not chained.
 func (s SingleOutputStreamOperator[T]) SlotSharingGroup(name string) SingleOutputStreamOperator[T] {
-	s.settings().group(name)
+	settingsOfStream(s.f).group(name)
 	return s
 }
 
 // StartNewChain lets this operator begin a task of its own; what follows may still be chained to it.
 func (s SingleOutputStreamOperator[T]) StartNewChain() SingleOutputStreamOperator[T] {
-	s.settings().node.Chaining = graph.ChainHead
+	settingsOfStream(s.f).node.Chaining = graph.ChainHead
 	return s
 }
 
 // DisableChaining gives the operator a task of its own.
 func (s SingleOutputStreamOperator[T]) DisableChaining() SingleOutputStreamOperator[T] {
-	s.settings().node.Chaining = graph.ChainNever
+	settingsOfStream(s.f).node.Chaining = graph.ChainNever
 	return s
 }
 
-func (s DataStreamSink[T]) settings() settings { return settingsOf(s.env, s.node) }
-
 // Name sets the sink's name.
-func (s DataStreamSink[T]) Name(name string) DataStreamSink[T] {
-	s.settings().node.Name = "Sink: " + name
+func (s SinkOperator) Name(name string) SinkOperator {
+	settingsOf(s.env, s.node).node.Name = "Sink: " + name
 	return s
 }
 
 // UID sets the sink's identity in savepoints.
-func (s DataStreamSink[T]) UID(uid string) DataStreamSink[T] {
-	s.settings().node.UID = uid
+func (s SinkOperator) UID(uid string) SinkOperator {
+	settingsOf(s.env, s.node).node.UID = uid
 	return s
 }
 
 // SetDescription sets a text for people, shown in plans.
-func (s DataStreamSink[T]) SetDescription(text string) DataStreamSink[T] {
-	s.settings().node.Description = text
+func (s SinkOperator) SetDescription(text string) SinkOperator {
+	settingsOf(s.env, s.node).node.Description = text
 	return s
 }
 
 // SetParallelism sets the number of subtasks.
-func (s DataStreamSink[T]) SetParallelism(n int) DataStreamSink[T] {
-	s.settings().parallelism(n)
+func (s SinkOperator) SetParallelism(n int) SinkOperator {
+	settingsOf(s.env, s.node).parallelism(n)
 	return s
 }
 
 // SetMaxParallelism sets the most that the parallelism can be.
-func (s DataStreamSink[T]) SetMaxParallelism(n int) DataStreamSink[T] {
-	s.settings().maxParallelism(n)
+func (s SinkOperator) SetMaxParallelism(n int) SinkOperator {
+	settingsOf(s.env, s.node).maxParallelism(n)
 	return s
 }
 
 // SlotSharingGroup is that of SingleOutputStreamOperator.
-func (s DataStreamSink[T]) SlotSharingGroup(name string) DataStreamSink[T] {
-	s.settings().group(name)
+func (s SinkOperator) SlotSharingGroup(name string) SinkOperator {
+	settingsOf(s.env, s.node).group(name)
 	return s
 }
 
 // StartNewChain gives the sink a task of its own, as DisableChaining does: nothing follows it.
-func (s DataStreamSink[T]) StartNewChain() DataStreamSink[T] {
-	s.settings().node.Chaining = graph.ChainHead
+func (s SinkOperator) StartNewChain() SinkOperator {
+	settingsOf(s.env, s.node).node.Chaining = graph.ChainHead
 	return s
 }
 
 // DisableChaining gives the sink a task of its own.
-func (s DataStreamSink[T]) DisableChaining() DataStreamSink[T] {
-	s.settings().node.Chaining = graph.ChainNever
+func (s SinkOperator) DisableChaining() SinkOperator {
+	settingsOf(s.env, s.node).node.Chaining = graph.ChainNever
 	return s
 }

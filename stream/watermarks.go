@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
@@ -101,11 +100,15 @@ func timeOf[T any](at func(T) time.Time) func(T, int64) int64 {
 // held up by what follows it does not count.
 func (s WatermarkStrategy[T]) WithIdleness(d time.Duration) WatermarkStrategy[T] {
 	s.w.Idleness = d.Milliseconds()
-	s.text += fmt.Sprintf(" with idleness %v", d)
-	if d < time.Millisecond {
-		s.errs = s.with(fmt.Errorf("WithIdleness: %v: it must be 1 ms at least", d))
-	}
+	s.text, s.errs = idle(d, s.text, s.errs)
 	return s
+}
+
+func idle(d time.Duration, text string, errs []error) (string, []error) {
+	if d < time.Millisecond {
+		errs = append(slices.Clip(errs), fmt.Errorf("WithIdleness: %v: it must be 1 ms at least", d))
+	}
+	return text + fmt.Sprintf(" with idleness %v", d), errs
 }
 
 // WithWatermarkAlignment makes a source wait when its watermark is more than maxDrift ahead of the slowest source of its group, so that what joins
@@ -114,37 +117,43 @@ func (s WatermarkStrategy[T]) WithIdleness(d time.Duration) WatermarkStrategy[T]
 // back, and the time that a source is held does not count as idle. The sources report and hear each updateInterval, 1 second unless
 // given. Source: Flink withWatermarkAlignment (FLIP-182, FLIP-217).
 func (s WatermarkStrategy[T]) WithWatermarkAlignment(group string, maxDrift time.Duration, updateInterval ...time.Duration) WatermarkStrategy[T] {
+	var err error
+	if s.w.Alignment, err = align(s.w.Enabled, group, maxDrift, updateInterval); err != nil {
+		s.errs = append(slices.Clip(s.errs), err)
+	}
+	s.text += fmt.Sprintf(" aligned in %s by %v", group, maxDrift)
+	return s
+}
+
+func align(enabled bool, group string, maxDrift time.Duration, updateInterval []time.Duration) (a *operator.Alignment, err error) {
 	every := time.Second
 	if len(updateInterval) > 0 {
 		every = updateInterval[0]
 	}
 	switch {
 	case group == "":
-		s.errs = s.with(errors.New("WithWatermarkAlignment: the group has no name"))
-	case !s.w.Enabled:
-		s.errs = s.with(errors.New("WithWatermarkAlignment: the source has no watermarks to align"))
+		err = errors.New("WithWatermarkAlignment: the group has no name")
+	case !enabled:
+		err = errors.New("WithWatermarkAlignment: the source has no watermarks to align")
 	case maxDrift < time.Millisecond:
-		s.errs = s.with(fmt.Errorf("WithWatermarkAlignment: the drift is %v: it must be 1 ms at least", maxDrift))
+		err = fmt.Errorf("WithWatermarkAlignment: the drift is %v: it must be 1 ms at least", maxDrift)
 	case every < time.Millisecond || len(updateInterval) > 1:
-		s.errs = s.with(fmt.Errorf("WithWatermarkAlignment: update interval %v: give one, of 1 ms at least", updateInterval))
+		err = fmt.Errorf("WithWatermarkAlignment: update interval %v: give one, of 1 ms at least", updateInterval)
 	}
-	s.w.Alignment = &operator.Alignment{Group: group, Drift: maxDrift.Milliseconds(), Interval: every.Milliseconds()}
-	s.text += fmt.Sprintf(" aligned in %s by %v", group, maxDrift)
-	return s
+	return &operator.Alignment{Group: group, Drift: maxDrift.Milliseconds(), Interval: every.Milliseconds()}, err
 }
 
-func (s WatermarkStrategy[T]) with(err error) []error { return append(slices.Clip(s.errs), err) }
-
-func (s WatermarkStrategy[T]) String() string                     { return s.text }
-func (s WatermarkStrategy[T]) watermarks() operator.Watermarks[T] { return s.w }
+func (s WatermarkStrategy[T]) String() string { return s.text }
 
 // AssignTimestampsAndWatermarks gives the records new event times and the stream new watermarks, in place of those it has. A strategy at
 // the source is better where it is possible: it knows the source's splits.
-func (s DataStream[T]) AssignTimestampsAndWatermarks(wm WatermarkStrategy[T]) SingleOutputStreamOperator[T] {
-	s.env.strategy("", wm.text, wm.errs)
+func (s DataStream[T]) AssignTimestampsAndWatermarks[W interface{ WatermarkStrategy[T] }](strategy W) SingleOutputStreamOperator[T] {
+	wm := WatermarkStrategy[T](strategy)
+	s.f.env().strategy("", wm.text, wm.errs)
 	if wm.w.Alignment != nil {
-		s.env.mistake("watermark alignment is for sources: give the strategy to FromSource")
+		s.f.env().mistake("watermark alignment is for sources: give the strategy to FromSource")
 	}
-	n := s.env.add(&graph.Node{Kind: graph.KindWatermarks, Name: "Timestamps/Watermarks", Detail: wm.String(), In: s.edges(0), Impl: operator.AssignWatermarks(wm.watermarks())})
-	return output[T](s.env, n)
+	out := next[T](s.f, "watermarks", "Timestamps/Watermarks", operator.AssignWatermarks(wm.w))
+	out.f.node.Detail = wm.text
+	return out
 }

@@ -91,7 +91,7 @@ type coWindowed[K comparable, A, B any] struct {
 
 func newCoWindowed[K comparable, A, B any](c ConnectedKeyedStreams[K, A, B], a WindowAssigner) coWindowed[K, A, B] {
 	w := coWindowed[K, A, B]{c: c, spec: operator.CoWindowSpec[K, A, B]{One: c.first.sel, Two: c.second.sel}}
-	w.spec.Windows.Assigner = assigner[operator.TaggedUnion[A, B]](c.first.env, a)
+	w.spec.Windows.Assigner = assign[operator.TaggedUnion[A, B]](c.first.env, a)
 	return w
 }
 
@@ -106,7 +106,7 @@ func (w coWindowed[K, A, B]) evictor(e WindowEvictor[TaggedUnion[A, B]]) coWindo
 }
 
 func (w coWindowed[K, A, B]) lateness(d time.Duration) coWindowed[K, A, B] {
-	setLateness(w.c.first.env, &w.spec.Windows, d)
+	setLateness(w.c.first.env, &w.spec.Windows.Lateness, d)
 	return w
 }
 
@@ -131,7 +131,7 @@ func lateTag[T any](env *Environment, method string, tag OutputTag[T]) OutputTag
 func coWindow[K comparable, A, B, R any](w coWindowed[K, A, B], name, what string, f operator.Factory) SingleOutputStreamOperator[R] {
 	first := w.c.first
 	n := first.env.add(&graph.Node{Kind: "windowjoin", Name: name, Detail: w.spec.Windows.Assigner.String() + w.extra + " " + what, Stateful: true, Keyed: true,
-		KeyType: first.keyType, In: append(first.edges(0), w.c.second.edges(1)...), Impl: f})
+		KeyType: first.keyType, In: append(keyedEdges(first.in.f, first.sel, 0), keyedEdges(w.c.second.in.f, w.c.second.sel, 1)...), Impl: f})
 	encodable[A](first.env, n)
 	encodable[B](first.env, n)
 	sameTag(first.env, w.spec.LateOne, w.spec.LateTwo)

@@ -42,15 +42,22 @@ type WindowedStream[K comparable, T any] struct {
 
 // Window groups the records of each key. Event-time windows are emitted when the watermark passes their end; records that come later are
 // dropped and counted (numLateRecordsDropped), unless AllowedLateness or SideOutputLateData say otherwise.
-func (s KeyedStream[K, T]) Window(a WindowAssigner) WindowedStream[K, T] {
+func (s KeyedStream[K, T]) Window[A onlyAssigner](assigner A) WindowedStream[K, T] {
+	a := WindowAssigner(assigner)
 	w := WindowedStream[K, T]{s: s, name: a.name}
 	w.spec.Key = s.sel
-	w.spec.Assigner = assigner[T](s.env, a)
+	w.spec.Assigner = assign[T](s.env, a)
 	return w
 }
 
-// assigner is a as the operator's, over records of T.
-func assigner[T any](env *Environment, a WindowAssigner) operator.WindowAssigner[T] {
+// onlyAssigner and number are what makes methods generic: see DataStream.
+type (
+	onlyAssigner interface{ WindowAssigner }
+	number       interface{ int | int32 | int64 }
+)
+
+// assign is a as the operator's, over records of T.
+func assign[T any](env *Environment, a WindowAssigner) operator.WindowAssigner[T] {
 	o := operator.WindowAssigner[T]{Kind: a.kind, EventTime: a.event, Sliding: a.sliding, Session: operator.Session[T]{Gap: a.gap}}
 	switch {
 	case a.name == "":
@@ -74,7 +81,8 @@ func assigner[T any](env *Environment, a WindowAssigner) operator.WindowAssigner
 func typeName[T any]() string { return fmt.Sprintf("%T", *new(T)) }
 
 // CountWindow groups each size records of a key; fewer are never emitted.
-func (s KeyedStream[K, T]) CountWindow(size int64) WindowedStream[K, T] {
+func (s KeyedStream[K, T]) CountWindow[N number](records N) WindowedStream[K, T] {
+	size := int64(records)
 	if size < 1 {
 		s.env.mistake("window size %d is not positive", size)
 		size = 1
@@ -85,7 +93,8 @@ func (s KeyedStream[K, T]) CountWindow(size int64) WindowedStream[K, T] {
 }
 
 // CountWindowSliding emits, after each slide records of a key, the last size of them.
-func (s KeyedStream[K, T]) CountWindowSliding(size, slide int64) WindowedStream[K, T] {
+func (s KeyedStream[K, T]) CountWindowSliding[N number](records, every N) WindowedStream[K, T] {
+	size, slide := int64(records), int64(every)
 	switch {
 	case size < 1:
 		s.env.mistake("window size %d is not positive", size)
@@ -98,8 +107,8 @@ func (s KeyedStream[K, T]) CountWindowSliding(size, slide int64) WindowedStream[
 }
 
 // Trigger replaces the assigner's own trigger.
-func (w WindowedStream[K, T]) Trigger(t WindowTrigger[T]) WindowedStream[K, T] {
-	setTrigger(w.s.env, &w.spec, t, &w.extra)
+func (w WindowedStream[K, T]) Trigger[W interface{ WindowTrigger[T] }](t W) WindowedStream[K, T] {
+	setTrigger(w.s.env, &w.spec, WindowTrigger[T](t), &w.extra)
 	return w
 }
 
@@ -120,8 +129,8 @@ func setTrigger[K comparable, T any](env *Environment, spec *operator.WindowSpec
 }
 
 // Evictor lets an evictor choose from a window's records when it is emitted. All records are kept then, also for Reduce and Aggregate.
-func (w WindowedStream[K, T]) Evictor(e WindowEvictor[T]) WindowedStream[K, T] {
-	setEvictor(w.s.env, &w.spec, e, &w.extra)
+func (w WindowedStream[K, T]) Evictor[W interface{ WindowEvictor[T] }](e W) WindowedStream[K, T] {
+	setEvictor(w.s.env, &w.spec, WindowEvictor[T](e), &w.extra)
 	return w
 }
 
@@ -136,18 +145,18 @@ func setEvictor[K comparable, T any](env *Environment, spec *operator.WindowSpec
 
 // AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again.
 func (w WindowedStream[K, T]) AllowedLateness(d time.Duration) WindowedStream[K, T] {
-	setLateness(w.s.env, &w.spec, d)
+	setLateness(w.s.env, &w.spec.Lateness, d)
 	return w
 }
 
-func setLateness[K comparable, T any](env *Environment, spec *operator.WindowSpec[K, T], d time.Duration) {
+func setLateness(env *Environment, lateness *int64, d time.Duration) {
 	switch {
 	case d < 0:
 		env.mistake("allowed lateness %v is negative", d)
 	case d%time.Millisecond != 0:
 		env.mistake("allowed lateness %v is not a whole number of milliseconds", d)
 	default:
-		spec.Lateness = d.Milliseconds()
+		*lateness = d.Milliseconds()
 	}
 }
 
@@ -337,33 +346,33 @@ type ProcessAllWindowFunction[V, R any] = ProcessWindowFunction[AllKey, V, R]
 type AllWindowedStream[T any] struct{ w WindowedStream[AllKey, T] }
 
 // WindowAll groups all records of the stream. The operator has parallelism 1: all records go through one subtask.
-func (s DataStream[T]) WindowAll(a WindowAssigner) AllWindowedStream[T] {
+func (s DataStream[T]) WindowAll[A onlyAssigner](a A) AllWindowedStream[T] {
 	return AllWindowedStream[T]{s.KeyBy(func(T) AllKey { return 0 }).Window(a)}
 }
 
 // CountWindowAll groups each size records; fewer are never emitted.
-func (s DataStream[T]) CountWindowAll(size int64) AllWindowedStream[T] {
+func (s DataStream[T]) CountWindowAll[N number](size N) AllWindowedStream[T] {
 	return AllWindowedStream[T]{s.KeyBy(func(T) AllKey { return 0 }).CountWindow(size)}
 }
 
 // CountWindowAllSliding emits, after each slide records, the last size of them.
-func (s DataStream[T]) CountWindowAllSliding(size, slide int64) AllWindowedStream[T] {
+func (s DataStream[T]) CountWindowAllSliding[N number](size, slide N) AllWindowedStream[T] {
 	return AllWindowedStream[T]{s.KeyBy(func(T) AllKey { return 0 }).CountWindowSliding(size, slide)}
 }
 
 // one gives an operator parallelism 1, for good.
 func one[R any](s SingleOutputStreamOperator[R]) SingleOutputStreamOperator[R] {
-	s.node.Parallelism, s.node.MaxParallelism = 1, 1
+	s.f.node.Parallelism, s.f.node.MaxParallelism = 1, 1
 	return s
 }
 
 // Trigger replaces the assigner's own trigger.
-func (w AllWindowedStream[T]) Trigger(t WindowTrigger[T]) AllWindowedStream[T] {
+func (w AllWindowedStream[T]) Trigger[W interface{ WindowTrigger[T] }](t W) AllWindowedStream[T] {
 	return AllWindowedStream[T]{w.w.Trigger(t)}
 }
 
 // Evictor lets an evictor choose from a window's records when it is emitted.
-func (w AllWindowedStream[T]) Evictor(e WindowEvictor[T]) AllWindowedStream[T] {
+func (w AllWindowedStream[T]) Evictor[W interface{ WindowEvictor[T] }](e W) AllWindowedStream[T] {
 	return AllWindowedStream[T]{w.w.Evictor(e)}
 }
 

@@ -26,11 +26,11 @@ type aligned struct {
 }
 
 // startAlignment runs once the reader is there.
-func (o *sourceOp[T]) startAlignment() {
-	if o.wm.Alignment == nil {
+func (o *sourceOp) startAlignment() {
+	if o.alignment == nil {
 		return
 	}
-	a := &aligned{Alignment: *o.wm.Alignment, allowed: MinWatermark, sent: MinWatermark, single: config.UnalignedSplits.Value(o.ctx.Config)}
+	a := &aligned{Alignment: *o.alignment, allowed: MinWatermark, sent: MinWatermark, single: config.UnalignedSplits.Value(o.ctx.Config)}
 	a.pauser, _ = o.reader.(connector.SplitPauser)
 	o.align = a
 	o.ctx.Metrics.Gauge("watermarkAlignmentDrift", func() float64 { return float64(a.drift.Load()) })
@@ -46,7 +46,7 @@ func (o *sourceOp[T]) startAlignment() {
 }
 
 // report tells the coordinator where this subtask is, if that is news.
-func (o *sourceOp[T]) report() {
+func (o *sourceOp) report() {
 	a := o.align
 	w := max(o.emitted, o.least())
 	if o.idle || o.finished {
@@ -59,11 +59,11 @@ func (o *sourceOp[T]) report() {
 }
 
 // least is the watermark that the splits have reached, emitted or not; MinWatermark without splits.
-func (o *sourceOp[T]) least() int64 {
+func (o *sourceOp) least() int64 {
 	least, live := MaxWatermark, false
-	o.each(func(s *splitOutput[T]) {
+	o.each(func(s *split) {
 		if !s.out.idle && !s.idle {
-			least, live = min(least, s.watermark()), true
+			least, live = min(least, o.mark(s)), true
 		}
 	})
 	if !live {
@@ -73,7 +73,7 @@ func (o *sourceOp[T]) least() int64 {
 }
 
 // hold reports whether the subtask has to wait for others of its group, and pauses and resumes single splits where it has not.
-func (o *sourceOp[T]) hold() bool {
+func (o *sourceOp) hold() bool {
 	a := o.align
 	least := o.least()
 	a.held = least > a.allowed
@@ -83,7 +83,7 @@ func (o *sourceOp[T]) hold() bool {
 	if a.pauser != nil && (len(o.splits) > 1 || o.paused > 0) {
 		var pause, resume []string
 		for id, s := range o.splits {
-			switch beyond := s.watermark() > a.allowed; {
+			switch beyond := o.mark(s) > a.allowed; {
 			case beyond && !s.paused:
 				pause = append(pause, id)
 			case !beyond && s.paused:
@@ -104,7 +104,7 @@ func (o *sourceOp[T]) hold() bool {
 }
 
 // checkAlignable refuses several splits that cannot be aligned with each other.
-func (o *sourceOp[T]) checkAlignable() error {
+func (o *sourceOp) checkAlignable() error {
 	if a := o.align; a == nil || a.pauser != nil || a.single || len(o.splits) < 2 {
 		return nil
 	}

@@ -68,7 +68,7 @@ type batchWriter struct {
 func (w *batchWriter) Write(v, ts int64) error { return w.Process(v, Meta{TS: ts}) }
 func (w *batchWriter) WriteBatch(vs, ts []int64) error {
 	w.batches++
-	return oneByOne[int64]{&w.sink}.ProcessBatch(vs, ts)
+	return (&oneByOne[int64]{&w.sink}).ProcessBatch(vs, ts)
 }
 func (w *batchWriter) Flush(context.Context, bool) error   { return nil }
 func (w *batchWriter) Snapshot(int64) ([][]byte, error)    { return nil, nil }
@@ -156,7 +156,7 @@ func TestBatchesEqualRecords(t *testing.T) {
 		if !slices.Equal(w.got, want) {
 			rt.Fatalf("the sink got %v, want %v", w.got, want)
 		}
-		if got := head.(*sourceOp[int64]).splits["s"]; got != nil && got.max != latest {
+		if got := head.(*sourceOp).splits["s"]; got != nil && got.max != latest {
 			rt.Fatalf("highest event time %d, want %d", got.max, latest)
 		}
 	})
@@ -177,7 +177,7 @@ func TestWatermarkOfTheEarliestTimes(t *testing.T) {
 		if err := op.Open(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		head := op.(*sourceOp[int64])
+		head := op.(*sourceOp)
 		if _, err := head.Poll(10); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func TestTeeOfBatches(t *testing.T) {
 				want = append(want, element[int64]{v: v, ts: timeOf(ts, i)})
 			}
 			if rapid.Bool().Draw(rt, "one by one") {
-				err = oneByOne[int64]{all.(Receiver[int64])}.ProcessBatch(vs, ts)
+				err = (&oneByOne[int64]{all.(Receiver[int64])}).ProcessBatch(vs, ts)
 			} else {
 				err = inBatches(all.(Receiver[int64])).ProcessBatch(vs, ts)
 			}

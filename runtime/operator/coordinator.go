@@ -22,7 +22,7 @@ func SourceCoordinator[T any](src connector.Source[T], wm Watermarks[T]) Coordin
 }
 
 // SinkCoordinator is the Coordinator of a sink that has checks, nil for others.
-func SinkCoordinator[T any](s connector.Sink[T]) Coordinator {
+func SinkCoordinator(s any) Coordinator {
 	p := preflight(s)
 	if p == nil {
 		return nil

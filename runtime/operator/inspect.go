@@ -23,19 +23,16 @@ type Progress interface {
 }
 
 // Tick implements Progress.
-func (p *progress[T]) Tick() error {
-	if p.finished || !p.wm.Enabled {
+func (p *progress) Tick() error {
+	if p.finished || !p.enabled {
 		return nil
 	}
-	if p.wm.Generator != nil {
-		p.ctx.Enter()
-		p.each(func(s *splitOutput[T]) { s.gen.OnPeriodic(&s.out) })
-	}
+	p.tick()
 	return p.advance(p.clock())
 }
 
 // EmitWatermark implements Progress.
-func (p *progress[T]) EmitWatermark(ts int64) error {
+func (p *progress) EmitWatermark(ts int64) error {
 	if p.finished || ts <= p.emitted {
 		return nil
 	}
@@ -43,12 +40,12 @@ func (p *progress[T]) EmitWatermark(ts int64) error {
 }
 
 // EmitIdle implements Progress.
-func (p *progress[T]) EmitIdle(idle bool) error {
+func (p *progress) EmitIdle(idle bool) error {
 	if p.idle == idle {
 		return nil
 	}
 	p.idle = idle
-	return p.out.Idle(idle)
+	return p.next.Idle(idle)
 }
 
 // Inspector opens the keyed state of an operator for a key that a test chooses.

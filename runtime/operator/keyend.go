@@ -51,31 +51,31 @@ func (c *Context) EndKey(op Operator) error {
 	return nil
 }
 
-// muted passes records on, and watermarks and idleness while it is not mute.
-type muted[T any] struct {
-	Receiver[T]
+// muted passes watermarks and idleness on while it is not mute.
+type muted struct {
+	next advancer
 	mute *bool
 }
 
-func (m *muted[T]) Watermark(ts int64) error {
+func (m *muted) Watermark(ts int64) error {
 	if *m.mute {
 		return nil
 	}
-	return m.Receiver.Watermark(ts)
+	return m.next.Watermark(ts)
 }
 
-func (m *muted[T]) Idle(idle bool) error {
+func (m *muted) Idle(idle bool) error {
 	if *m.mute {
 		return nil
 	}
-	return m.Receiver.Idle(idle)
+	return m.next.Idle(idle)
 }
 
 // Mute implements Type.
-func (t recordType[T]) Mute(out any, mute *bool) (any, error) {
+func (t *recordType[T]) Mute(out any, mute *bool) (any, error) {
 	r, err := receiver[T](out)
 	if err != nil {
 		return nil, err
 	}
-	return Receiver[T](&muted[T]{r, mute}), nil
+	return Receiver[T](&steered[T]{&muted{r, mute}, inBatches(r)}), nil
 }

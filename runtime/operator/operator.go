@@ -82,12 +82,12 @@ func inBatches[T any](r Receiver[T]) BatchReceiver[T] {
 	if b, ok := r.(BatchReceiver[T]); ok {
 		return b
 	}
-	return oneByOne[T]{r}
+	return &oneByOne[T]{r}
 }
 
 type oneByOne[T any] struct{ Receiver[T] }
 
-func (o oneByOne[T]) ProcessBatch(vs []T, ts []int64) error {
+func (o *oneByOne[T]) ProcessBatch(vs []T, ts []int64) error {
 	for i := range vs {
 		if err := o.Process(vs[i], Meta{TS: timeOf(ts, i)}); err != nil {
 			return err
@@ -183,20 +183,11 @@ type FactoryFunc func(ctx *Context, out any) (Operator, error)
 // New calls f.
 func (f FactoryFunc) New(ctx *Context, out any) (Operator, error) { return f(ctx, out) }
 
-// tee sends every element to several receivers.
-type tee[T any] []Receiver[T]
+// fan sends watermarks and idleness to several receivers.
+type fan []advancer
 
-func (t tee[T]) Process(v T, m Meta) error {
-	for _, r := range t {
-		if err := r.Process(v, m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t tee[T]) Watermark(ts int64) error {
-	for _, r := range t {
+func (f *fan) Watermark(ts int64) error {
+	for _, r := range *f {
 		if err := r.Watermark(ts); err != nil {
 			return err
 		}
@@ -204,9 +195,35 @@ func (t tee[T]) Watermark(ts int64) error {
 	return nil
 }
 
-func (t tee[T]) Idle(idle bool) error {
-	for _, r := range t {
+func (f *fan) Idle(idle bool) error {
+	for _, r := range *f {
 		if err := r.Idle(idle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tee sends every element to several receivers.
+type tee[T any] struct {
+	fan
+	all     []Receiver[T]
+	batches []BatchReceiver[T]
+	change  []bool // the receiver may change what it gets, and is not the last
+	clone   []bool // it may change or keep what records point to, and is not the last; nil when they point to nothing that can be changed
+	codec   serde.Codec[T]
+	vs      []T
+	ts      []int64
+}
+
+// Process hands the record to each receiver in turn: one that may change what it points to gets a copy.
+func (t *tee[T]) Process(v T, m Meta) error {
+	for i, r := range t.all {
+		w := v
+		if t.clone != nil && t.clone[i] {
+			w = t.codec.Clone(v)
+		}
+		if err := r.Process(w, m); err != nil {
 			return err
 		}
 	}
@@ -219,25 +236,8 @@ type batchReader interface{ readsOnly() }
 // encoder is a Receiver that neither keeps nor changes anything of a record.
 type encoder interface{ encodes() }
 
-// Process hands the record to each receiver in turn: one that may change what it points to gets a copy.
-func (t *teeBatches[T]) Process(v T, m Meta) error {
-	if t.clone == nil {
-		return t.tee.Process(v, m)
-	}
-	for i, r := range t.tee {
-		w := v
-		if t.clone[i] {
-			w = t.codec.Clone(v)
-		}
-		if err := r.Process(w, m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // ProcessBatch hands the batch to each receiver in turn: one that may change it gets a copy.
-func (t *teeBatches[T]) ProcessBatch(vs []T, ts []int64) error {
+func (t *tee[T]) ProcessBatch(vs []T, ts []int64) error {
 	for i, b := range t.batches {
 		v, s := vs, ts
 		if t.change[i] {
@@ -260,24 +260,14 @@ func (t *teeBatches[T]) ProcessBatch(vs []T, ts []int64) error {
 	return nil
 }
 
-// teeBatches is a tee that takes batches.
-type teeBatches[T any] struct {
-	tee[T]
-	batches []BatchReceiver[T]
-	change  []bool // the receiver may change what it gets, and is not the last
-	clone   []bool // it may change or keep what records point to, and is not the last; nil when they point to nothing that can be changed
-	codec   serde.Codec[T]
-	vs      []T
-	ts      []int64
-}
-
-func newTee[T any](all tee[T], codec serde.Codec[T]) *teeBatches[T] {
-	t := &teeBatches[T]{tee: all, codec: codec}
+func newTee[T any](all []Receiver[T], codec serde.Codec[T]) *tee[T] {
+	t := &tee[T]{all: all, codec: codec}
 	mutable := serde.Mutable(codec)
 	for i, r := range all {
+		t.fan = append(t.fan, r)
 		b, takes := r.(BatchReceiver[T])
 		if !takes {
-			b = oneByOne[T]{r}
+			b = &oneByOne[T]{r}
 		}
 		_, reads := b.(batchReader)
 		_, encodes := r.(encoder)
@@ -291,10 +281,14 @@ func newTee[T any](all tee[T], codec serde.Codec[T]) *teeBatches[T] {
 	return t
 }
 
-// discard is where records go that no operator takes.
-type discard[T any] struct{}
+// ignore is what discard is beside its records.
+type ignore struct{}
 
-func (discard[T]) Process(T, Meta) error           { return nil }
-func (discard[T]) ProcessBatch([]T, []int64) error { return nil }
-func (discard[T]) Watermark(int64) error           { return nil }
-func (discard[T]) Idle(bool) error                 { return nil }
+func (*ignore) Watermark(int64) error { return nil }
+func (*ignore) Idle(bool) error       { return nil }
+
+// discard is where records go that no operator takes.
+type discard[T any] struct{ ignore }
+
+func (*discard[T]) Process(T, Meta) error           { return nil }
+func (*discard[T]) ProcessBatch([]T, []int64) error { return nil }

@@ -46,14 +46,15 @@ type advancer interface {
 	Idle(idle bool) error
 }
 
-// leader passes an operator's progress on to its side outputs too: operators tell only the main one. Source: Flink BroadcastingOutputCollector.
-type leader[T any] struct {
-	BatchReceiver[T]
+// leading passes an operator's progress on to its side outputs too: operators tell only the main one.
+// Source: Flink BroadcastingOutputCollector.
+type leading struct {
+	main  advancer
 	sides []advancer
 }
 
-func (l *leader[T]) Watermark(ts int64) error {
-	if err := l.BatchReceiver.Watermark(ts); err != nil {
+func (l *leading) Watermark(ts int64) error {
+	if err := l.main.Watermark(ts); err != nil {
 		return err
 	}
 	for _, s := range l.sides {
@@ -64,8 +65,8 @@ func (l *leader[T]) Watermark(ts int64) error {
 	return nil
 }
 
-func (l *leader[T]) Idle(idle bool) error {
-	if err := l.BatchReceiver.Idle(idle); err != nil {
+func (l *leading) Idle(idle bool) error {
+	if err := l.main.Idle(idle); err != nil {
 		return err
 	}
 	for _, s := range l.sides {
@@ -76,10 +77,19 @@ func (l *leader[T]) Idle(idle bool) error {
 	return nil
 }
 
-func (t recordType[T]) lead(out any, sides []advancer) (any, error) {
+// steered is a BatchReceiver with another's watermarks and idleness.
+type steered[T any] struct {
+	advancer
+	out BatchReceiver[T]
+}
+
+func (s *steered[T]) Process(v T, m Meta) error             { return s.out.Process(v, m) }
+func (s *steered[T]) ProcessBatch(vs []T, ts []int64) error { return s.out.ProcessBatch(vs, ts) }
+
+func (t *recordType[T]) lead(out any, sides []advancer) (any, error) {
 	r, err := receiver[T](out)
 	if err != nil {
 		return nil, err
 	}
-	return Receiver[T](&leader[T]{inBatches(r), sides}), nil
+	return Receiver[T](&steered[T]{&leading{r, sides}, inBatches(r)}), nil
 }

@@ -46,54 +46,79 @@ func (g *GeneratorOutput) Emit(ts int64) { g.mark, g.idle = max(g.mark, ts), fal
 // MarkIdle says that the split holds the watermark back no longer, until the next Emit.
 func (g *GeneratorOutput) MarkIdle() { g.idle = true }
 
-// progress is the event time of a stream that is made of splits: their watermarks and idleness, combined.
-type progress[T any] struct {
-	ctx       *Context
-	wm        Watermarks[T]
+// progress is the event time of a stream that is made of splits: their watermarks and idleness, combined. It does not know the type of
+// records: see timed.
+type progress struct {
+	ctx        *Context
+	next       advancer
+	enabled    bool // the strategy's
+	generates  bool
+	outOfOrder int64
+	idleness   int64
+	alignment  *Alignment
+	main       *split // records of no split
+	splits     map[string]*split
+	records    int64
+	emitted    int64
+	idle       bool
+	published  atomic.Int64
+	finished   bool
+	opened     int64 // clock
+	noMore     bool  // no split will come any more
+	align      *aligned
+	paused     int // splits that alignment holds back
+}
+
+// split is one split's part.
+type split struct {
+	max    int64 // highest event time
+	count  int64 // records since the last look
+	active int64 // when the last look found records
+	out    GeneratorOutput
+	tick   func(*GeneratorOutput) // of its generator
+	idle   bool                   // at the last look
+	paused bool                   // by alignment
+	// released says that the reader gave it up.
+	released bool
+	output   any // *splitOutput
+}
+
+// timed is the part of a stream of splits that is compiled for each type of records.
+type timed[T any] struct {
+	p         *progress
+	time      func(v T, ts int64) int64
+	generator func() Generator[T]
 	out       Receiver[T]
 	batch     BatchReceiver[T] // out, for records that come in batches
 	extracted []int64          // room for the event times of a batch
-	main      *splitOutput[T]  // records of no split
-	splits    map[string]*splitOutput[T]
-	records   int64
-	emitted   int64
-	idle      bool
-	published atomic.Int64
-	finished  bool
-	opened    int64 // clock
-	noMore    bool  // no split will come any more
-	align     *aligned
-	paused    int // splits that alignment holds back
 }
 
-func (p *progress[T]) init(ctx *Context, wm Watermarks[T], out Receiver[T]) {
+func newTimed[T any](p *progress, ctx *Context, wm Watermarks[T], out Receiver[T]) *timed[T] {
 	if ctx.Batch { // event times alone: event time goes to its end when the input has
 		wm = Watermarks[T]{Time: wm.Time}
 	}
-	p.ctx, p.wm, p.out, p.batch = ctx, wm, out, inBatches(out)
-	p.emitted, p.splits = MinWatermark, map[string]*splitOutput[T]{}
+	p.ctx, p.next, p.enabled, p.generates, p.outOfOrder, p.idleness, p.alignment = ctx, out, wm.Enabled, wm.Generator != nil, wm.OutOfOrder, wm.Idleness, wm.Alignment
+	p.emitted, p.splits = MinWatermark, map[string]*split{}
 	p.published.Store(MinWatermark)
+	return &timed[T]{p: p, time: wm.Time, generator: wm.Generator, out: out, batch: inBatches(out)}
 }
 
-func (p *progress[T]) open() {
+func (p *progress) open() {
 	p.opened = p.clock()
-	if p.wm.Enabled {
+	if p.enabled {
 		p.schedule(config.WatermarkInterval.Value(p.ctx.Config).Milliseconds())
 	}
 }
 
 // clock is the processing time less what the task was held up by what follows, in milliseconds.
-func (p *progress[T]) clock() int64 { return p.ctx.Now() - p.ctx.Backpressured() }
+func (p *progress) clock() int64 { return p.ctx.Now() - p.ctx.Backpressured() }
 
-func (p *progress[T]) schedule(interval int64) {
+func (p *progress) schedule(interval int64) {
 	p.ctx.At(p.ctx.Now()+max(interval, 1), func() error {
 		if p.finished {
 			return nil
 		}
-		if p.wm.Generator != nil {
-			p.ctx.Enter()
-			p.each(func(s *splitOutput[T]) { s.gen.OnPeriodic(&s.out) })
-		}
+		p.tick()
 		if err := p.advance(p.clock()); err != nil {
 			return err
 		}
@@ -102,7 +127,15 @@ func (p *progress[T]) schedule(interval int64) {
 	})
 }
 
-func (p *progress[T]) each(fn func(*splitOutput[T])) {
+// tick lets generators emit what they do periodically.
+func (p *progress) tick() {
+	if p.generates {
+		p.ctx.Enter()
+		p.each(func(s *split) { s.tick(&s.out) })
+	}
+}
+
+func (p *progress) each(fn func(*split)) {
 	if p.main != nil {
 		fn(p.main)
 	}
@@ -111,38 +144,33 @@ func (p *progress[T]) each(fn func(*splitOutput[T])) {
 	}
 }
 
-func (p *progress[T]) newSplit() *splitOutput[T] {
-	s := &splitOutput[T]{p: p, max: MinWatermark, active: p.clock(), out: GeneratorOutput{mark: MinWatermark}}
-	if p.wm.Generator != nil {
-		s.gen = p.wm.Generator()
+func (t *timed[T]) newSplit() *splitOutput[T] {
+	s := &splitOutput[T]{t: t}
+	if t.generator != nil {
+		s.gen = t.generator()
+		s.tick = s.gen.OnPeriodic
 	}
+	s.max, s.active, s.out.mark, s.output = MinWatermark, t.p.clock(), MinWatermark, s
 	return s
 }
 
-// splitOutput is one split's part.
+// splitOutput takes the records of a split.
 type splitOutput[T any] struct {
-	p      *progress[T]
-	max    int64 // highest event time
-	count  int64 // records since the last look
-	active int64 // when the last look found records
-	gen    Generator[T]
-	out    GeneratorOutput
-	idle   bool // at the last look
-	paused bool // by alignment
-	// released says that the reader gave it up.
-	released bool
+	split
+	t   *timed[T]
+	gen Generator[T]
 }
 
 var errReleased = &connector.ContractError{Rule: "split-released", Detail: "a record for a split after its release"}
 
 // Collect implements connector.SplitOutput.
 func (s *splitOutput[T]) Collect(v T, ts int64) error {
-	p := s.p
+	t, p := s.t, s.t.p
 	if s.released {
 		return errReleased
 	}
-	if p.wm.Time != nil {
-		if ts = p.wm.Time(v, ts); isNoTime(ts) {
+	if t.time != nil {
+		if ts = t.time(v, ts); isNoTime(ts) {
 			return p.noTime(ts)
 		}
 	}
@@ -157,25 +185,25 @@ func (s *splitOutput[T]) Collect(v T, ts int64) error {
 	if s.gen != nil {
 		return s.generated(v, ts)
 	}
-	return p.out.Process(v, Meta{TS: ts})
+	return t.out.Process(v, Meta{TS: ts})
 }
 
 // generated passes a record on and shows it to the split's generator, whose watermark counts at once.
 func (s *splitOutput[T]) generated(v T, ts int64) error {
-	if err := s.p.out.Process(v, Meta{TS: ts}); err != nil {
+	if err := s.t.out.Process(v, Meta{TS: ts}); err != nil {
 		return err
 	}
-	s.p.ctx.Enter()
+	s.t.p.ctx.Enter()
 	before := s.out.mark
 	if s.gen.OnEvent(v, ts, &s.out); s.out.mark > before {
-		return s.p.advance(s.p.clock())
+		return s.t.p.advance(s.t.p.clock())
 	}
 	return nil
 }
 
 // CollectBatch implements connector.BatchOutput.
 func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
-	p := s.p
+	t, p := s.t, s.t.p
 	if s.released {
 		return errReleased
 	}
@@ -187,14 +215,14 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 		}
 		return nil
 	}
-	if p.wm.Time != nil {
+	if t.time != nil {
 		var ok bool
-		if ts, ok = p.times(vs, ts); !ok {
+		if ts, ok = t.times(vs, ts); !ok {
 			return p.noTime(ts[0])
 		}
 	}
-	for _, t := range ts {
-		s.max = max(s.max, t)
+	for _, at := range ts {
+		s.max = max(s.max, at)
 	}
 	s.count += int64(len(vs))
 	p.records += int64(len(vs))
@@ -203,14 +231,14 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 			return err
 		}
 	}
-	return p.batch.ProcessBatch(vs, ts)
+	return t.batch.ProcessBatch(vs, ts)
 }
 
 // isNoTime reports whether a timestamp function returned TimeOutOfRange or ZeroTime.
 func isNoTime(ts int64) bool { return ts == TimeOutOfRange || ts == ZeroTime }
 
 // noTime fails the task for a record's time that is not one.
-func (p *progress[T]) noTime(ts int64) error {
+func (p *progress) noTime(ts int64) error {
 	if ts == ZeroTime {
 		return p.ctx.wrap(errZeroTime)
 	}
@@ -218,51 +246,51 @@ func (p *progress[T]) noTime(ts int64) error {
 }
 
 // times extracts the event times of a batch, into ts when there is one; !ok when one of them is none, which is then the first in out.
-func (p *progress[T]) times(vs []T, ts []int64) (out []int64, ok bool) {
+func (t *timed[T]) times(vs []T, ts []int64) (out []int64, ok bool) {
 	own := ts != nil
 	if !own {
-		p.extracted = slices.Grow(p.extracted[:0], len(vs))
-		ts = p.extracted[:len(vs)]
+		t.extracted = slices.Grow(t.extracted[:0], len(vs))
+		ts = t.extracted[:len(vs)]
 	}
 	for i := range vs {
-		t := NoTimestamp
+		at := NoTimestamp
 		if own {
-			t = ts[i]
+			at = ts[i]
 		}
-		if ts[i] = p.wm.Time(vs[i], t); isNoTime(ts[i]) {
+		if ts[i] = t.time(vs[i], at); isNoTime(ts[i]) {
 			return ts[i : i+1], false
 		}
 	}
 	return ts, true
 }
 
-// watermark is the split's own.
-func (s *splitOutput[T]) watermark() int64 {
-	if s.gen != nil {
+// mark is a split's own watermark.
+func (p *progress) mark(s *split) int64 {
+	if p.generates {
 		return s.out.mark
 	}
-	if s.max <= MinWatermark+s.p.wm.OutOfOrder { // nothing yet, or a time with no room below it
+	if s.max <= MinWatermark+p.outOfOrder { // nothing yet, or a time with no room below it
 		return MinWatermark
 	}
-	return s.max - s.p.wm.OutOfOrder - 1
+	return s.max - p.outOfOrder - 1
 }
 
 // wake ends the stream's idleness.
-func (p *progress[T]) wake() error {
+func (p *progress) wake() error {
 	p.idle = false
-	return p.out.Idle(false)
+	return p.next.Idle(false)
 }
 
 // advance combines the splits' watermarks and idleness and emits what changed. A stream without splits holds the watermark back until
 // it is idle: after the idleness time, or at once when no split will ever come.
-func (p *progress[T]) advance(now int64) error {
+func (p *progress) advance(now int64) error {
 	least, most, live := MaxWatermark, MinWatermark, 0
-	look := func(s *splitOutput[T]) {
-		w := s.watermark()
+	look := func(s *split) {
+		w := p.mark(s)
 		most = max(most, w)
 		if s.count > 0 || s.paused || p.align != nil && p.align.held { // what is held back is not idle
 			s.count, s.active, s.idle = 0, now, false
-		} else if p.wm.Idleness > 0 && now-s.active >= p.wm.Idleness {
+		} else if p.idleness > 0 && now-s.active >= p.idleness {
 			s.idle = true
 			return
 		}
@@ -275,7 +303,7 @@ func (p *progress[T]) advance(now int64) error {
 	p.each(look)
 	if live == 0 {
 		none := p.main == nil && len(p.splits) == 0
-		if p.idle || none && !p.noMore && (p.wm.Idleness == 0 || now-p.opened < p.wm.Idleness) {
+		if p.idle || none && !p.noMore && (p.idleness == 0 || now-p.opened < p.idleness) {
 			return nil
 		}
 		p.idle = true
@@ -284,7 +312,7 @@ func (p *progress[T]) advance(now int64) error {
 				return err
 			}
 		}
-		return p.out.Idle(true)
+		return p.next.Idle(true)
 	}
 	if least > p.emitted {
 		return p.emit(least)
@@ -292,14 +320,14 @@ func (p *progress[T]) advance(now int64) error {
 	return nil
 }
 
-func (p *progress[T]) emit(ts int64) error {
+func (p *progress) emit(ts int64) error {
 	p.emitted = ts
 	p.published.Store(ts)
-	return p.out.Watermark(ts)
+	return p.next.Watermark(ts)
 }
 
 // finish emits the last watermark, once.
-func (p *progress[T]) finish() error {
+func (p *progress) finish() error {
 	if p.finished {
 		return nil
 	}
@@ -315,39 +343,55 @@ func AssignWatermarks[T any](wm Watermarks[T]) Factory {
 		if err != nil {
 			return nil, err
 		}
-		o := &assignOp[T]{}
-		o.init(ctx, wm, r)
+		o := &assignOp{}
+		in := &assignIn[T]{atEnd: atEnd{&o.progress}, t: newTimed(&o.progress, ctx, wm, r)}
+		o.in = Receiver[T](in)
+		o.start = func() {
+			in.main = in.t.newSplit()
+			o.main = &in.main.split
+		}
 		return o, nil
 	})
 }
 
-type assignOp[T any] struct {
+type assignOp struct {
 	Base
-	progress[T]
+	progress
+	in    any // Receiver
+	start func()
 }
 
-func (o *assignOp[T]) Input(int) any   { return Receiver[T](o) }
-func (o *assignOp[T]) Idle(bool) error { return nil }
+func (o *assignOp) Input(int) any { return o.in }
 
-func (o *assignOp[T]) Open(context.Context) error {
-	o.main = o.newSplit()
+func (o *assignOp) Open(context.Context) error {
+	o.start()
 	o.open()
 	return nil
 }
 
-func (o *assignOp[T]) Process(v T, m Meta) error {
-	o.ctx.Enter()
-	return o.main.Collect(v, m.TS)
-}
+// atEnd takes the last watermark alone.
+type atEnd struct{ p *progress }
 
-func (o *assignOp[T]) ProcessBatch(vs []T, ts []int64) error {
-	o.ctx.Enter()
-	return o.main.CollectBatch(vs, ts)
-}
-
-func (o *assignOp[T]) Watermark(ts int64) error {
+func (e *atEnd) Idle(bool) error { return nil }
+func (e *atEnd) Watermark(ts int64) error {
 	if ts == MaxWatermark {
-		return o.finish()
+		return e.p.finish()
 	}
 	return nil
+}
+
+type assignIn[T any] struct {
+	atEnd
+	t    *timed[T]
+	main *splitOutput[T]
+}
+
+func (i *assignIn[T]) Process(v T, m Meta) error {
+	i.p.ctx.Enter()
+	return i.main.Collect(v, m.TS)
+}
+
+func (i *assignIn[T]) ProcessBatch(vs []T, ts []int64) error {
+	i.p.ctx.Enter()
+	return i.main.CollectBatch(vs, ts)
 }

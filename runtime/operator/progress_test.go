@@ -112,7 +112,7 @@ func TestIdlenessDoesNotRunWhileHeldUp(t *testing.T) {
 		svc.advance(t, 100)
 		svc.blocked = blocked
 		svc.advance(t, 2000)
-		return in.(*assignOp[int64]).idle
+		return in.(*assignIn[int64]).p.idle
 	}
 	if !idle(0) {
 		t.Error("a stream without records for 1.9 s, with an idleness of 1 s, is not idle")

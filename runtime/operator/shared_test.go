@@ -313,7 +313,7 @@ func TestBranchesDoNotSeeEachOther(t *testing.T) {
 			if batch {
 				err = all.(BatchReceiver[tagged]).ProcessBatch(vs, nil)
 			} else {
-				err = oneByOne[tagged]{all.(Receiver[tagged])}.ProcessBatch(vs, nil)
+				err = (&oneByOne[tagged]{all.(Receiver[tagged])}).ProcessBatch(vs, nil)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -30,7 +30,21 @@ func (f SinkFactory[T]) Connector() any { return f.Sink }
 
 // New implements Factory.
 func (f SinkFactory[T]) New(ctx *Context, _ any) (Operator, error) {
-	return &sinkOp[T]{ctx: ctx, sink: f.Sink}, nil
+	in := &sinkIn[T]{}
+	o := &sinkOp{in: Receiver[T](in)}
+	in.o, o.ctx = o, ctx
+	if cs, ok := f.Sink.(connector.CommittingSink[T]); ok {
+		o.makeCommitter = cs.Committer
+	}
+	o.makeWriter = func(sc connector.SinkContext, restored [][]byte) (err error) {
+		if in.writer, err = f.Sink.Writer(sc, restored); err != nil {
+			return err
+		}
+		in.batch, _ = in.writer.(connector.BatchWriter[T])
+		o.writer = in.writer
+		return nil
+	}
+	return o, nil
 }
 
 // Committing is implemented by operators that commit in two phases: in BATCH, what they prepared at the end of the input is kept before it
@@ -43,59 +57,71 @@ type committables struct {
 	Items      [][]byte `json:"items"`
 }
 
-type sinkOp[T any] struct {
-	Base
-	ctx        *Context
-	sink       connector.Sink[T]
-	writer     connector.SinkWriter[T]
-	batch      connector.BatchWriter[T] // writer, when it takes batches
-	committing connector.CommittingWriter
-	committer  *commitLoop
-	pending    []committables // prepared, not known to be committed; ascending
-	records    int64          // since sent was counted
-	sent       connector.Counter
+// flusher is what the type of records does not matter for in a connector.SinkWriter.
+type flusher interface {
+	Flush(ctx context.Context, endOfInput bool) error
+	Snapshot(checkpointID int64) ([][]byte, error)
+	Close() error
 }
 
-func (o *sinkOp[T]) Input(int) any         { return Receiver[T](o) }
-func (o *sinkOp[T]) Watermark(int64) error { return nil }
-func (o *sinkOp[T]) Idle(bool) error       { return nil }
+// sinkIn is the Receiver of a sink, and what of it is compiled for each type of records.
+type sinkIn[T any] struct {
+	ignore
+	o      *sinkOp
+	writer connector.SinkWriter[T]
+	batch  connector.BatchWriter[T] // writer, when it takes batches
+}
+
+type sinkOp struct {
+	Base
+	ctx        *Context
+	in         any // Receiver
+	writer     flusher
+	committing connector.CommittingWriter
+	// Of the connector's sink; makeCommitter is nil for one that does not commit.
+	makeWriter    func(connector.SinkContext, [][]byte) error
+	makeCommitter func(connector.SinkContext) (connector.Committer, error)
+	committer     *commitLoop
+	pending       []committables // prepared, not known to be committed; ascending
+	records       int64          // since sent was counted
+	sent          connector.Counter
+}
+
+func (o *sinkOp) Input(int) any { return o.in }
+func (o *sinkOp) Commits() bool { return o.committing != nil }
 
 // Publish counts the records written since.
-func (o *sinkOp[T]) Publish() {
+func (o *sinkOp) Publish() {
 	o.sent.Add(o.records)
 	o.records = 0
 }
-func (o *sinkOp[T]) Commits() bool { return o.committing != nil }
 
-func (o *sinkOp[T]) Open(ctx context.Context) error {
+func (o *sinkOp) Open(ctx context.Context) error {
 	sc := connector.SinkContext{
 		Context: o.ctx.Services.Context(), Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Attempt: o.ctx.Attempt,
 		RestoredCheckpoint: o.ctx.RestoredCheckpoint, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics, CheckpointingEnabled: o.ctx.Checkpointing,
 		JobID: o.ctx.JobID, OperatorID: o.ctx.ID.String(), Files: o.ctx.Files,
 	}
 	o.sent = o.ctx.Metrics.Counter("numRecordsSend")
-	if cs, ok := o.sink.(connector.CommittingSink[T]); ok {
-		if err := o.openCommitter(ctx, cs, &sc); err != nil {
+	if o.makeCommitter != nil {
+		if err := o.openCommitter(ctx, &sc); err != nil {
 			return err
 		}
 	}
-	w, err := o.sink.Writer(sc, o.ctx.List(writerState))
-	if err != nil {
+	if err := o.makeWriter(sc, o.ctx.List(writerState)); err != nil {
 		return o.ctx.wrap(err)
 	}
-	o.writer = w
-	o.batch, _ = w.(connector.BatchWriter[T])
 	if o.committer != nil {
-		cw, ok := w.(connector.CommittingWriter)
+		cw, ok := o.writer.(connector.CommittingWriter)
 		if !ok {
-			return o.ctx.wrap(fmt.Errorf("writer %T of a committing sink cannot prepare commits", w))
+			return o.ctx.wrap(fmt.Errorf("writer %T of a committing sink cannot prepare commits", o.writer))
 		}
 		o.committing = cw
 	}
 	return nil
 }
 
-func (o *sinkOp[T]) openCommitter(ctx context.Context, cs connector.CommittingSink[T], sc *connector.SinkContext) error {
+func (o *sinkOp) openCommitter(ctx context.Context, sc *connector.SinkContext) error {
 	all, err := decodeCommittables(o.ctx.List(committableState + "-all"))
 	if err != nil {
 		return o.ctx.undecodable("committables", err)
@@ -103,7 +129,7 @@ func (o *sinkOp[T]) openCommitter(ctx context.Context, cs connector.CommittingSi
 	for _, c := range all {
 		sc.AllCommittables = append(sc.AllCommittables, c.Items...)
 	}
-	c, err := cs.Committer(*sc)
+	c, err := o.makeCommitter(*sc)
 	if err != nil || c == nil { // nil: the sink's guarantee needs no commits
 		return o.ctx.wrap(err)
 	}
@@ -133,30 +159,32 @@ func decodeCommittables(items [][]byte) ([]committables, error) {
 	return all, nil
 }
 
-func (o *sinkOp[T]) Process(v T, m Meta) error {
+func (i *sinkIn[T]) Process(v T, m Meta) error {
+	o := i.o
 	o.ctx.Enter()
 	o.records++
-	if err := o.writer.Write(v, m.TS); err != nil {
+	if err := i.writer.Write(v, m.TS); err != nil {
 		return o.ctx.wrap(err)
 	}
 	return nil
 }
 
-func (o *sinkOp[T]) ProcessBatch(vs []T, ts []int64) error {
+func (i *sinkIn[T]) ProcessBatch(vs []T, ts []int64) error {
+	o := i.o
 	o.ctx.Enter()
 	o.records += int64(len(vs))
-	if o.batch != nil {
-		return o.ctx.wrap(o.batch.WriteBatch(vs, ts))
+	if i.batch != nil {
+		return o.ctx.wrap(i.batch.WriteBatch(vs, ts))
 	}
-	for i := range vs {
-		if err := o.writer.Write(vs[i], timeOf(ts, i)); err != nil {
+	for n := range vs {
+		if err := i.writer.Write(vs[n], timeOf(ts, n)); err != nil {
 			return o.ctx.wrap(err)
 		}
 	}
 	return nil
 }
 
-func (o *sinkOp[T]) Snapshot(b Barrier) (Snapshot, error) {
+func (o *sinkOp) Snapshot(b Barrier) (Snapshot, error) {
 	o.ctx.Enter()
 	ctx := o.ctx.Services.Context()
 	if err := o.writer.Flush(ctx, false); err != nil {
@@ -194,7 +222,7 @@ func (o *sinkOp[T]) Snapshot(b Barrier) (Snapshot, error) {
 }
 
 // CheckpointComplete starts the commits of every checkpoint up to id.
-func (o *sinkOp[T]) CheckpointComplete(id int64) error {
+func (o *sinkOp) CheckpointComplete(id int64) error {
 	if o.committer != nil {
 		for _, p := range o.pending {
 			if p.Checkpoint <= id {
@@ -206,7 +234,7 @@ func (o *sinkOp[T]) CheckpointComplete(id int64) error {
 }
 
 // committed runs on the task's goroutine when a checkpoint's committables are committed.
-func (o *sinkOp[T]) committed(checkpoint int64) {
+func (o *sinkOp) committed(checkpoint int64) {
 	for len(o.pending) > 0 && o.pending[0].Checkpoint <= checkpoint {
 		o.committing.Committed(o.pending[0].Checkpoint)
 		o.pending = o.pending[1:]
@@ -214,10 +242,10 @@ func (o *sinkOp[T]) committed(checkpoint int64) {
 }
 
 // Drained is true when every commit that was asked for is done.
-func (o *sinkOp[T]) Drained() bool { return o.committer == nil || o.committer.idle() }
+func (o *sinkOp) Drained() bool { return o.committer == nil || o.committer.idle() }
 
 // EndInput flushes; without checkpoints, which would commit the rest, it also commits.
-func (o *sinkOp[T]) EndInput() error {
+func (o *sinkOp) EndInput() error {
 	o.ctx.Enter()
 	ctx := o.ctx.Services.Context()
 	if err := o.writer.Flush(ctx, true); err != nil {
@@ -233,7 +261,7 @@ func (o *sinkOp[T]) EndInput() error {
 	return o.ctx.wrap(o.committer.c.Commit(ctx, items, false))
 }
 
-func (o *sinkOp[T]) Close() error {
+func (o *sinkOp) Close() error {
 	var err error
 	if o.writer != nil {
 		err = o.ctx.wrap(o.writer.Close())

@@ -41,7 +41,7 @@ type keyEncoder[T any] interface {
 func (k KeySelector[K, T]) appendKey(dst []byte, v T) []byte { return k.Codec.Append(dst, k.Fn(v)) }
 
 // SortedReader implements Type.
-func (t recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extsort.Config) (SortedReader, error) {
+func (t *recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extsort.Config) (SortedReader, error) {
 	r, err := receiver[T](dst)
 	if err != nil {
 		return nil, err
@@ -50,19 +50,22 @@ func (t recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extsor
 	if !ok {
 		return nil, lastingError{fmt.Errorf("operator: compose: sorted input without a key selector for %s (a bug)", t.Name())}
 	}
-	s := &sortedReader[T]{codec: t.codec, dst: r, key: k, sorter: extsort.New(cfg)}
-	s.gather = reader[T]{codec: t.codec, dst: gathering[T]{s}, valve: NewValve(channels)}
-	return s, nil
+	g := &gathering[T]{codec: t.codec, key: k, sorter: extsort.New(cfg)}
+	in := reader[T]{inlet{g, NewValve(channels), 0}, t.codec, g}
+	return &sortedReader{gather: &in, sorter: g.sorter, next: r, process: func(value []byte, m Meta) error {
+		v, _, err := t.codec.Decode(value)
+		if err != nil {
+			return fmt.Errorf("%w: sorted record: %w", ErrCorrupt, err)
+		}
+		return r.Process(v, m)
+	}}, nil
 }
 
-type sortedReader[T any] struct {
-	codec  serde.Codec[T]
-	dst    Receiver[T]
-	key    keyEncoder[T]
-	sorter *extsort.Sorter
-	gather reader[T] // decodes what arrives
-	buf    []byte    // room for a sort key
-	val    []byte    // room for a record
+type sortedReader struct {
+	sorter  *extsort.Sorter
+	gather  Reader // decodes what arrives
+	next    advancer
+	process func(value []byte, m Meta) error // decodes a record and hands it on
 
 	it          *extsort.Iterator
 	sortKey     []byte
@@ -70,67 +73,66 @@ type sortedReader[T any] struct {
 	more, ready bool
 }
 
-func (s *sortedReader[T]) Read(channel int, data []byte) error { return s.gather.Read(channel, data) }
-func (s *sortedReader[T]) Records() int64                      { return s.gather.records }
-func (s *sortedReader[T]) Spilled() int64                      { return s.sorter.Spilled() }
-func (s *sortedReader[T]) Close() error                        { return s.sorter.Close() }
+func (s *sortedReader) Read(channel int, data []byte) error { return s.gather.Read(channel, data) }
+func (s *sortedReader) Records() int64                      { return s.gather.Records() }
+func (s *sortedReader) Spilled() int64                      { return s.sorter.Spilled() }
+func (s *sortedReader) Close() error                        { return s.sorter.Close() }
 
-func (s *sortedReader[T]) End(int) error { return nil }
+func (s *sortedReader) End(int) error { return nil }
 
 // gathering receives what arrives.
-type gathering[T any] struct{ s *sortedReader[T] }
-
-func (g gathering[T]) Watermark(int64) error { return nil }
-func (g gathering[T]) Idle(bool) error       { return nil }
-
-func (g gathering[T]) Process(v T, m Meta) error {
-	s := g.s
-	b := binary.BigEndian.AppendUint32(s.buf[:0], m.Hash)
-	b = append(b, 0, 0, 0, 0)
-	b = s.key.appendKey(b, v)
-	binary.BigEndian.PutUint32(b[4:], uint32(len(b)-sortKeyHeader))
-	s.buf = binary.BigEndian.AppendUint64(b, uint64(m.TS)^1<<63)
-	s.val = s.codec.Append(s.val[:0], v)
-	return s.sorter.Add(s.buf, s.val)
+type gathering[T any] struct {
+	ignore
+	codec  serde.Codec[T]
+	key    keyEncoder[T]
+	sorter *extsort.Sorter
+	buf    []byte // room for a sort key
+	val    []byte // room for a record
 }
 
-func (s *sortedReader[T]) Watermark() int64 {
+func (g *gathering[T]) Process(v T, m Meta) error {
+	b := binary.BigEndian.AppendUint32(g.buf[:0], m.Hash)
+	b = append(b, 0, 0, 0, 0)
+	b = g.key.appendKey(b, v)
+	binary.BigEndian.PutUint32(b[4:], uint32(len(b)-sortKeyHeader))
+	g.buf = binary.BigEndian.AppendUint64(b, uint64(m.TS)^1<<63)
+	g.val = g.codec.Append(g.val[:0], v)
+	return g.sorter.Add(g.buf, g.val)
+}
+
+func (s *sortedReader) Watermark() int64 {
 	if s.ready && !s.more {
 		return MaxWatermark
 	}
 	return MinWatermark
 }
 
-func (s *sortedReader[T]) Sort() (err error) {
+func (s *sortedReader) Sort() (err error) {
 	if s.it, err = s.sorter.Sort(); err != nil {
 		return err
 	}
 	s.ready = true
-	return s.next()
+	return s.step()
 }
 
-func (s *sortedReader[T]) next() (err error) {
+func (s *sortedReader) step() (err error) {
 	s.sortKey, s.value, s.more, err = s.it.Next()
 	return err
 }
 
-func (s *sortedReader[T]) Current() (key, keyAndTime []byte, ok bool) {
+func (s *sortedReader) Current() (key, keyAndTime []byte, ok bool) {
 	if !s.more {
 		return nil, nil, false
 	}
 	return s.sortKey[:len(s.sortKey)-sortKeyTime], s.sortKey, true
 }
 
-func (s *sortedReader[T]) Pass() error {
-	v, _, err := s.codec.Decode(s.value)
-	if err != nil {
-		return fmt.Errorf("%w: sorted record: %w", ErrCorrupt, err)
-	}
+func (s *sortedReader) Pass() error {
 	m := Meta{Hash: binary.BigEndian.Uint32(s.sortKey), TS: int64(binary.BigEndian.Uint64(s.sortKey[len(s.sortKey)-sortKeyTime:]) ^ 1<<63)}
-	if err := s.dst.Process(v, m); err != nil {
+	if err := s.process(s.value, m); err != nil {
 		return err
 	}
-	return s.next()
+	return s.step()
 }
 
-func (s *sortedReader[T]) Finish() error { return s.dst.Watermark(MaxWatermark) }
+func (s *sortedReader) Finish() error { return s.next.Watermark(MaxWatermark) }

@@ -59,27 +59,50 @@ func (f SourceFactory[T]) New(ctx *Context, out any) (Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &sourceOp[T]{src: f.Source}
-	o.init(ctx, f.Watermarks, r)
+	o := &sourceOp{}
+	to := &sourceOut[T]{o: o, t: newTimed(&o.progress, ctx, f.Watermarks, r)}
+	o.add = func() *split { return &to.t.newSplit().split }
+	o.make = func(rc connector.ReaderContext) error {
+		rd, err := f.Source.Reader(rc)
+		if err != nil || rd == nil {
+			return err
+		}
+		o.reader, o.poll = rd, func(max int) (connector.Status, error) { return rd.Poll(to, max) }
+		return nil
+	}
 	return o, nil
 }
 
-type sourceOp[T any] struct {
+// sourceReader is what the type of records does not matter for in a connector.Reader.
+type sourceReader interface {
+	Start(ctx context.Context) error
+	AddSplits(splits []connector.Split) error
+	NoMoreSplits()
+	Available() <-chan struct{}
+	Snapshot(checkpointID int64) ([]connector.Split, error)
+	CheckpointComplete(ctx context.Context, checkpointID int64) error
+	CheckpointAborted(checkpointID int64)
+	Close() error
+}
+
+type sourceOp struct {
 	Base
-	progress[T]
-	src    connector.Source[T]
-	reader connector.Reader[T]
+	progress
+	make   func(connector.ReaderContext) error // sets reader and poll
+	add    func() *split
+	reader sourceReader
+	poll   func(max int) (connector.Status, error)
 	given  bool  // splits were assigned or restored; a source without an enumerator makes its own
 	ended  bool  // the reader said so
 	broken error // what the reader did against its contract during a Poll
 }
 
-func (o *sourceOp[T]) Input(int) any    { return nil }
-func (o *sourceOp[T]) Records() int64   { return o.records }
-func (o *sourceOp[T]) Watermark() int64 { return o.published.Load() }
+func (o *sourceOp) Input(int) any    { return nil }
+func (o *sourceOp) Records() int64   { return o.records }
+func (o *sourceOp) Watermark() int64 { return o.published.Load() }
 
-func (o *sourceOp[T]) Open(ctx context.Context) error {
-	rd, err := o.src.Reader(connector.ReaderContext{
+func (o *sourceOp) Open(ctx context.Context) error {
+	err := o.make(connector.ReaderContext{
 		Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics,
 		CheckpointingEnabled: o.ctx.Checkpointing,
 		RequestSplit:         func() { o.send(SourceEvent{Request: true}) },
@@ -89,11 +112,10 @@ func (o *sourceOp[T]) Open(ctx context.Context) error {
 	if err != nil {
 		return o.ctx.wrap(err)
 	}
-	if rd == nil {
+	if o.reader == nil {
 		return o.violated("reader", "Reader returned nil")
 	}
-	o.reader = rd
-	if err := rd.Start(ctx); err != nil {
+	if err := o.reader.Start(ctx); err != nil {
 		return o.ctx.wrap(err)
 	}
 	var restored []connector.Split
@@ -109,7 +131,7 @@ func (o *sourceOp[T]) Open(ctx context.Context) error {
 	return o.addSplits(restored)
 }
 
-func (o *sourceOp[T]) send(e SourceEvent) {
+func (o *sourceOp) send(e SourceEvent) {
 	b, err := json.Marshal(e)
 	if err != nil {
 		o.ctx.Fail(fmt.Errorf("operator %s: encode source event: %w", o.ctx.Describe(), err))
@@ -118,7 +140,7 @@ func (o *sourceOp[T]) send(e SourceEvent) {
 	o.ctx.SendEvent(o.ctx.ID, b)
 }
 
-func (o *sourceOp[T]) HandleEvent(payload []byte) error {
+func (o *sourceOp) HandleEvent(payload []byte) error {
 	var e SourceEvent
 	if err := json.Unmarshal(payload, &e); err != nil {
 		return fmt.Errorf("operator %s: decode source event: %w", o.ctx.Describe(), err)
@@ -145,12 +167,12 @@ func (o *sourceOp[T]) HandleEvent(payload []byte) error {
 }
 
 // violated is the error of a source that does not keep its contract.
-func (o *sourceOp[T]) violated(rule, format string, args ...any) error {
+func (o *sourceOp) violated(rule, format string, args ...any) error {
 	return o.ctx.wrap(&connector.ContractError{Rule: rule, Detail: fmt.Sprintf(format, args...)})
 }
 
 // addSplits gives splits to the reader; each holds the watermark back from here on, also before its first record.
-func (o *sourceOp[T]) addSplits(splits []connector.Split) error {
+func (o *sourceOp) addSplits(splits []connector.Split) error {
 	if len(splits) == 0 {
 		return nil
 	}
@@ -163,10 +185,10 @@ func (o *sourceOp[T]) addSplits(splits []connector.Split) error {
 			return o.violated("split-assigned-once", "split %q was assigned to a reader that reads it already", s.ID)
 		case o.ended:
 			return o.violated("end", "split %q was assigned after the reader had said EndOfInput", s.ID)
-		case o.main != nil && o.wm.Enabled:
+		case o.main != nil && o.enabled:
 			return o.violated("split-output", mainBesideSplits)
 		}
-		o.splits[s.ID] = o.newSplit()
+		o.splits[s.ID] = o.add()
 	}
 	if err := o.checkAlignable(); err != nil {
 		return err
@@ -176,12 +198,12 @@ func (o *sourceOp[T]) addSplits(splits []connector.Split) error {
 
 const mainBesideSplits = "the reader has splits and emits records that belong to none (Output.Collect): its splits would hold the watermark back for ever; use Output.Split"
 
-func (o *sourceOp[T]) Poll(max int) (connector.Status, error) {
+func (o *sourceOp) Poll(max int) (connector.Status, error) {
 	o.ctx.Enter()
 	if o.align != nil && o.hold() {
 		return connector.NothingAvailable, nil
 	}
-	st, err := o.reader.Poll(o, max)
+	st, err := o.poll(max)
 	switch {
 	case o.broken != nil:
 		return st, o.broken
@@ -198,47 +220,72 @@ func (o *sourceOp[T]) Poll(max int) (connector.Status, error) {
 }
 
 // Available is nil, which never fires, as long as alignment holds the source.
-func (o *sourceOp[T]) Available() <-chan struct{} {
+func (o *sourceOp) Available() <-chan struct{} {
 	if o.align != nil && o.align.held {
 		return nil
 	}
 	return o.reader.Available()
 }
 
-func (o *sourceOp[T]) Position() string {
+func (o *sourceOp) Position() string {
 	if p, ok := o.reader.(interface{ Position() string }); ok {
 		return p.Position()
 	}
 	return ""
 }
 
+// sourceOut takes a reader's records, and is what of a source is compiled for each type of them.
+type sourceOut[T any] struct {
+	o    *sourceOp
+	t    *timed[T]
+	main *splitOutput[T]
+}
+
+// Progress is for test harnesses.
+func (s *sourceOut[T]) Progress() Progress { return s.o }
+
 // Collect implements connector.Output.
-func (o *sourceOp[T]) Collect(v T, ts int64) error {
-	if o.main == nil {
-		if len(o.splits) > 0 && o.wm.Enabled {
-			return o.violated("split-output", mainBesideSplits)
+func (s *sourceOut[T]) Collect(v T, ts int64) error {
+	if s.main == nil {
+		if err := s.o.mayCollect(); err != nil {
+			return err
 		}
-		o.main = o.newSplit()
+		s.main = s.t.newSplit()
+		s.o.main = &s.main.split
 	}
-	return o.main.Collect(v, ts)
+	return s.main.Collect(v, ts)
+}
+
+func (o *sourceOp) mayCollect() error {
+	if len(o.splits) > 0 && o.enabled {
+		return o.violated("split-output", mainBesideSplits)
+	}
+	return nil
 }
 
 // Split implements connector.Output.
-func (o *sourceOp[T]) Split(id string) connector.SplitOutput[T] {
-	s, ok := o.splits[id]
-	if !ok {
-		s = o.newSplit()
-		if o.given {
-			o.broken = o.violated("split-known", "the reader asks for the output of split %q, which it was not given or has released", id)
-			return s
-		}
-		o.splits[id] = s
+func (s *sourceOut[T]) Split(id string) connector.SplitOutput[T] {
+	if known := s.o.splits[id]; known != nil {
+		return known.output.(*splitOutput[T])
 	}
-	return s
+	n := s.t.newSplit()
+	s.o.unknown(id, &n.split)
+	return n
+}
+
+// unknown takes a split that the reader writes to and was not given.
+func (o *sourceOp) unknown(id string, s *split) {
+	if o.given {
+		o.broken = o.violated("split-known", "the reader asks for the output of split %q, which it was not given or has released", id)
+		return
+	}
+	o.splits[id] = s
 }
 
 // ReleaseSplit implements connector.Output.
-func (o *sourceOp[T]) ReleaseSplit(id string) {
+func (s *sourceOut[T]) ReleaseSplit(id string) { s.o.release(id) }
+
+func (o *sourceOp) release(id string) {
 	s := o.splits[id]
 	if s == nil {
 		o.broken = o.violated("split-known", "the reader releases split %q, which it was not given or has released", id)
@@ -251,7 +298,7 @@ func (o *sourceOp[T]) ReleaseSplit(id string) {
 	delete(o.splits, id)
 }
 
-func (o *sourceOp[T]) Finish() error {
+func (o *sourceOp) Finish() error {
 	err := o.finish()
 	if o.align != nil {
 		o.report()
@@ -259,7 +306,7 @@ func (o *sourceOp[T]) Finish() error {
 	return err
 }
 
-func (o *sourceOp[T]) Snapshot(b Barrier) (Snapshot, error) {
+func (o *sourceOp) Snapshot(b Barrier) (Snapshot, error) {
 	splits, err := o.reader.Snapshot(b.ID)
 	if err != nil {
 		return Snapshot{}, o.ctx.wrap(err)
@@ -280,15 +327,15 @@ func (o *sourceOp[T]) Snapshot(b Barrier) (Snapshot, error) {
 	return Snapshot{Lists: []metadata.ListState{l}}, nil
 }
 
-func (o *sourceOp[T]) CheckpointComplete(id int64) error {
+func (o *sourceOp) CheckpointComplete(id int64) error {
 	ctx, cancel := context.WithTimeout(o.ctx.Services.Context(), time.Minute)
 	defer cancel()
 	return o.ctx.wrap(o.reader.CheckpointComplete(ctx, id))
 }
 
-func (o *sourceOp[T]) CheckpointAborted(id int64) { o.reader.CheckpointAborted(id) }
+func (o *sourceOp) CheckpointAborted(id int64) { o.reader.CheckpointAborted(id) }
 
-func (o *sourceOp[T]) Close() error {
+func (o *sourceOp) Close() error {
 	if o.reader == nil {
 		return nil
 	}

@@ -60,7 +60,7 @@ func (p *pausing) PauseSplits(pause, resume []string) {
 }
 
 // openSource opens a source that has the given splits.
-func openSource(t *testing.T, src connector.Source[int64], wm Watermarks[int64], conf config.Configuration, splits ...string) (*sourceOp[int64], *services, error) {
+func openSource(t *testing.T, src connector.Source[int64], wm Watermarks[int64], conf config.Configuration, splits ...string) (*sourceOp, *services, error) {
 	t.Helper()
 	svc := &services{}
 	if conf == nil {
@@ -71,7 +71,7 @@ func openSource(t *testing.T, src connector.Source[int64], wm Watermarks[int64],
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := op.(*sourceOp[int64])
+	o := op.(*sourceOp)
 	if err := op.Open(context.Background()); err != nil {
 		return o, svc, err
 	}

@@ -1,48 +1,43 @@
 package operator
 
-// pass forwards watermarks and idleness to the output.
-type pass[R any] struct {
+// Operators are compiled in each program, once for each of its types, with everything that their types have and mention. So what they
+// are beside their Receiver is not generic here: a relay inside of it, and a plain Operator around it.
+
+// relay is what a Receiver without event time of its own is beside Process: it forwards watermarks and idleness.
+type relay struct {
+	ctx  *Context
+	next advancer
+}
+
+func (r *relay) Watermark(ts int64) error { return r.next.Watermark(ts) }
+func (r *relay) Idle(idle bool) error     { return r.next.Idle(idle) }
+
+// plain is an Operator that is no more than its Receiver.
+type plain struct {
 	Base
-	ctx *Context
-	out Receiver[R]
+	in any // Receiver of its records
 }
 
-func (p *pass[R]) Watermark(ts int64) error { return p.out.Watermark(ts) }
-func (p *pass[R]) Idle(idle bool) error     { return p.out.Idle(idle) }
+func (o *plain) Input(int) any { return o.in }
 
-func newPass[R any](ctx *Context, out any) (pass[R], error) {
-	r, err := receiver[R](out)
-	return pass[R]{ctx: ctx, out: r}, err
+// Pass hands each record on: it is what follows it.
+func Pass() Factory {
+	return FactoryFunc(func(_ *Context, out any) (Operator, error) { return &plain{in: out}, nil })
 }
-
-// Pass hands each record on.
-func Pass[T any]() Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[T](ctx, out)
-		return &passOp[T]{p}, err
-	})
-}
-
-type passOp[T any] struct{ pass[T] }
-
-func (o *passOp[T]) Input(int) any { return Receiver[T](o) }
-
-func (o *passOp[T]) Process(v T, m Meta) error { return o.out.Process(v, m) }
 
 // Map applies fn to each record.
 func Map[T, R any](fn func(T) R) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[R](ctx, out)
-		return &mapOp[T, R]{p, fn}, err
+		r, err := receiver[R](out)
+		return &plain{in: Receiver[T](&mapOp[T, R]{relay{ctx, r}, r, fn})}, err
 	})
 }
 
 type mapOp[T, R any] struct {
-	pass[R]
-	fn func(T) R
+	relay
+	out Receiver[R]
+	fn  func(T) R
 }
-
-func (o *mapOp[T, R]) Input(int) any { return Receiver[T](o) }
 
 func (o *mapOp[T, R]) Process(v T, m Meta) error {
 	o.ctx.Enter()
@@ -52,17 +47,16 @@ func (o *mapOp[T, R]) Process(v T, m Meta) error {
 // TryMap applies fn, whose error fails the task.
 func TryMap[T, R any](fn func(T) (R, error)) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[R](ctx, out)
-		return &tryMapOp[T, R]{p, fn}, err
+		r, err := receiver[R](out)
+		return &plain{in: Receiver[T](&tryMapOp[T, R]{relay{ctx, r}, r, fn})}, err
 	})
 }
 
 type tryMapOp[T, R any] struct {
-	pass[R]
-	fn func(T) (R, error)
+	relay
+	out Receiver[R]
+	fn  func(T) (R, error)
 }
-
-func (o *tryMapOp[T, R]) Input(int) any { return Receiver[T](o) }
 
 func (o *tryMapOp[T, R]) Process(v T, m Meta) error {
 	o.ctx.Enter()
@@ -76,17 +70,16 @@ func (o *tryMapOp[T, R]) Process(v T, m Meta) error {
 // Filter keeps the records for which fn is true.
 func Filter[T any](fn func(T) bool) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[T](ctx, out)
-		return &filterOp[T]{p, fn}, err
+		r, err := receiver[T](out)
+		return &plain{in: Receiver[T](&filterOp[T]{relay{ctx, r}, r, fn})}, err
 	})
 }
 
 type filterOp[T any] struct {
-	pass[T]
-	fn func(T) bool
+	relay
+	out Receiver[T]
+	fn  func(T) bool
 }
-
-func (o *filterOp[T]) Input(int) any { return Receiver[T](o) }
 
 func (o *filterOp[T]) Process(v T, m Meta) error {
 	o.ctx.Enter()
@@ -99,18 +92,16 @@ func (o *filterOp[T]) Process(v T, m Meta) error {
 // FlatMap applies fn, which emits any number of results.
 func FlatMap[T, R any](fn func(T, *Collector[R]) error) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[R](ctx, out)
-		return &flatMapOp[T, R]{p, fn, newCollector(ctx, p.out)}, err
+		r, err := receiver[R](out)
+		return &plain{in: Receiver[T](&flatMapOp[T, R]{relay{ctx, r}, fn, newCollector(ctx, r)})}, err
 	})
 }
 
 type flatMapOp[T, R any] struct {
-	pass[R]
+	relay
 	fn func(T, *Collector[R]) error
 	c  Collector[R]
 }
-
-func (o *flatMapOp[T, R]) Input(int) any { return Receiver[T](o) }
 
 func (o *flatMapOp[T, R]) Process(v T, m Meta) error {
 	o.ctx.Enter()
@@ -121,19 +112,17 @@ func (o *flatMapOp[T, R]) Process(v T, m Meta) error {
 // Update applies fn to each record in place.
 func Update[T any](fn func(*T)) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[T](ctx, out)
-		return &updateOp[T]{pass: p, next: inBatches(p.out), fn: fn}, err
+		r, err := receiver[T](out)
+		return &plain{in: Receiver[T](&updateOp[T]{relay: relay{ctx, r}, out: inBatches(r), fn: fn})}, err
 	})
 }
 
 type updateOp[T any] struct {
-	pass[T]
-	next BatchReceiver[T]
-	fn   func(*T)
-	one  single[T]
+	relay
+	out BatchReceiver[T]
+	fn  func(*T)
+	one single[T]
 }
-
-func (o *updateOp[T]) Input(int) any { return Receiver[T](o) }
 
 func (o *updateOp[T]) Process(v T, m Meta) error { return o.ProcessBatch(o.one.batch(v, m)) }
 
@@ -142,25 +131,23 @@ func (o *updateOp[T]) ProcessBatch(vs []T, ts []int64) error {
 	for i := range vs {
 		o.fn(&vs[i])
 	}
-	return o.next.ProcessBatch(vs, ts)
+	return o.out.ProcessBatch(vs, ts)
 }
 
 // FilterRef keeps the records for which fn is true; fn looks at the record in place.
 func FilterRef[T any](fn func(*T) bool) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[T](ctx, out)
-		return &filterRefOp[T]{pass: p, next: inBatches(p.out), fn: fn}, err
+		r, err := receiver[T](out)
+		return &plain{in: Receiver[T](&filterRefOp[T]{relay: relay{ctx, r}, out: inBatches(r), fn: fn})}, err
 	})
 }
 
 type filterRefOp[T any] struct {
-	pass[T]
-	next BatchReceiver[T]
-	fn   func(*T) bool
-	one  single[T]
+	relay
+	out BatchReceiver[T]
+	fn  func(*T) bool
+	one single[T]
 }
-
-func (o *filterRefOp[T]) Input(int) any { return Receiver[T](o) }
 
 func (o *filterRefOp[T]) Process(v T, m Meta) error { return o.ProcessBatch(o.one.batch(v, m)) }
 
@@ -186,27 +173,25 @@ func (o *filterRefOp[T]) ProcessBatch(vs []T, ts []int64) error {
 	if ts != nil {
 		ts = ts[:kept]
 	}
-	return o.next.ProcessBatch(vs[:kept], ts)
+	return o.out.ProcessBatch(vs[:kept], ts)
 }
 
 // FilterMap makes a result of each record, in place, and keeps it when fn is true. r holds anything: fn sets every field of what it keeps.
 func FilterMap[T, R any](fn func(v *T, r *R) bool) Factory {
 	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
-		p, err := newPass[R](ctx, out)
-		return &filterMapOp[T, R]{pass: p, next: inBatches(p.out), fn: fn}, err
+		r, err := receiver[R](out)
+		return &plain{in: Receiver[T](&filterMapOp[T, R]{relay: relay{ctx, r}, out: inBatches(r), fn: fn})}, err
 	})
 }
 
 type filterMapOp[T, R any] struct {
-	pass[R]
-	next BatchReceiver[R]
+	relay
+	out  BatchReceiver[R]
 	fn   func(*T, *R) bool
 	one  single[T]
 	made []R
 	ts   []int64
 }
-
-func (o *filterMapOp[T, R]) Input(int) any { return Receiver[T](o) }
 
 func (o *filterMapOp[T, R]) Process(v T, m Meta) error { return o.ProcessBatch(o.one.batch(v, m)) }
 
@@ -232,7 +217,7 @@ func (o *filterMapOp[T, R]) ProcessBatch(vs []T, ts []int64) error {
 		return nil
 	}
 	if ts == nil {
-		return o.next.ProcessBatch(o.made[:kept], nil)
+		return o.out.ProcessBatch(o.made[:kept], nil)
 	}
-	return o.next.ProcessBatch(o.made[:kept], o.ts[:kept])
+	return o.out.ProcessBatch(o.made[:kept], o.ts[:kept])
 }

@@ -41,17 +41,17 @@ func finish[R any, S Sinkable[R]](s S, out *Output[R], sides []func(any)) {
 
 // SideOutput is what the operator emits under tag. It is called before the first push.
 func (h *Harness[T, R]) SideOutput[S any](tag stream.OutputTag[S]) *Output[S] {
-	h.t.Helper()
-	return sideOutput[R](h.Job, &h.sides, tag)
+	h.e.t.Helper()
+	return sideOutput[R](h.e, &h.sides, tag)
 }
 
 // SideOutput is what the operator emits under tag. It is called before the first push.
 func (h *Harness2[A, B, R]) SideOutput[S any](tag stream.OutputTag[S]) *Output[S] {
-	h.t.Helper()
-	return sideOutput[R](h.Job, &h.sides, tag)
+	h.e.t.Helper()
+	return sideOutput[R](h.e, &h.sides, tag)
 }
 
-func sideOutput[R, S any](j *Job, sides *[]func(any), tag stream.OutputTag[S]) *Output[S] {
+func sideOutput[R, S any](j *engine, sides *[]func(any), tag stream.OutputTag[S]) *Output[S] {
 	j.t.Helper()
 	if j.running {
 		j.t.Fatal("streamtest: SideOutput is called before the first push")
@@ -71,36 +71,36 @@ func sideOutput[R, S any](j *Job, sides *[]func(any), tag stream.OutputTag[S]) *
 }
 
 // Push pushes records without an event time.
-func (h *Harness[T, R]) Push(vs ...T) { h.t.Helper(); h.In.Push(vs...) }
+func (h *Harness[T, R]) Push(vs ...T) { h.e.t.Helper(); h.In.Push(vs...) }
 
 // PushAt pushes records with an event time.
-func (h *Harness[T, R]) PushAt(at time.Time, vs ...T) { h.t.Helper(); h.In.PushAt(at, vs...) }
+func (h *Harness[T, R]) PushAt(at time.Time, vs ...T) { h.e.t.Helper(); h.In.PushAt(at, vs...) }
 
 // TryPush and TryPushAt are for records that are expected to fail the job, or to find that it cannot be opened.
-func (h *Harness[T, R]) TryPush(vs ...T) error { h.t.Helper(); return h.In.TryPush(vs...) }
+func (h *Harness[T, R]) TryPush(vs ...T) error { h.e.t.Helper(); return h.In.TryPush(vs...) }
 
 // TryPushAt is TryPush with an event time.
 func (h *Harness[T, R]) TryPushAt(at time.Time, vs ...T) error {
-	h.t.Helper()
+	h.e.t.Helper()
 	return h.In.TryPushAt(at, vs...)
 }
 
 // Watermark says that no record with an event time at or before at will follow.
-func (h *Harness[T, R]) Watermark(at time.Time) { h.t.Helper(); h.In.Watermark(at) }
+func (h *Harness[T, R]) Watermark(at time.Time) { h.e.t.Helper(); h.In.Watermark(at) }
 
 // TryWatermark is Watermark for one that is expected to fail the job: it returns the error of a timer, or of a window.
-func (h *Harness[T, R]) TryWatermark(at time.Time) error { h.t.Helper(); return h.In.TryWatermark(at) }
+func (h *Harness[T, R]) TryWatermark(at time.Time) error { h.e.t.Helper(); return h.In.TryWatermark(at) }
 
 // Take returns the results since the last call.
 func (h *Harness[T, R]) Take() []R { return h.Out.Take() }
 
 // Expect takes the results and fails the test unless they are those.
-func (h *Harness[T, R]) Expect(want ...R) { h.t.Helper(); h.start(); h.Out.Expect(want...) }
+func (h *Harness[T, R]) Expect(want ...R) { h.e.t.Helper(); h.e.start(); h.Out.Expect(want...) }
 
 // ExpectInAnyOrder is Expect without an order.
 func (h *Harness[T, R]) ExpectInAnyOrder(want ...R) {
-	h.t.Helper()
-	h.start()
+	h.e.t.Helper()
+	h.e.start()
 	h.Out.ExpectInAnyOrder(want...)
 }
 
@@ -126,14 +126,14 @@ func New2[A, B, R any, S Sinkable[R]](t testing.TB, fn func(first stream.DataStr
 
 // Watermark moves the event time of both inputs.
 func (h *Harness2[A, B, R]) Watermark(at time.Time) {
-	h.t.Helper()
+	h.e.t.Helper()
 	h.First.Watermark(at)
 	h.Second.Watermark(at)
 }
 
 // TryWatermark is Watermark for one that is expected to fail the job: it returns the error of a timer, or of a window.
 func (h *Harness2[A, B, R]) TryWatermark(at time.Time) error {
-	h.t.Helper()
+	h.e.t.Helper()
 	if err := h.First.TryWatermark(at); err != nil {
 		return err
 	}
@@ -144,12 +144,12 @@ func (h *Harness2[A, B, R]) TryWatermark(at time.Time) error {
 func (h *Harness2[A, B, R]) Take() []R { return h.Out.Take() }
 
 // Expect takes the results and fails the test unless they are those.
-func (h *Harness2[A, B, R]) Expect(want ...R) { h.t.Helper(); h.start(); h.Out.Expect(want...) }
+func (h *Harness2[A, B, R]) Expect(want ...R) { h.e.t.Helper(); h.e.start(); h.Out.Expect(want...) }
 
 // ExpectInAnyOrder is Expect without an order.
 func (h *Harness2[A, B, R]) ExpectInAnyOrder(want ...R) {
-	h.t.Helper()
-	h.start()
+	h.e.t.Helper()
+	h.e.start()
 	h.Out.ExpectInAnyOrder(want...)
 }
 
@@ -157,13 +157,13 @@ func (h *Harness2[A, B, R]) ExpectInAnyOrder(want ...R) {
 type KeyedHarness[K comparable, T, R any] struct{ *Harness[T, R] }
 
 // Key is the state of one key.
-func (h *KeyedHarness[K, T, R]) Key(k K) *KeyState[K] { return keyOf(h.Job, "", k) }
+func (h *KeyedHarness[K, T, R]) Key(k K) *KeyState[K] { return keyOf(h.e, "", k) }
 
 // KeyedHarness2 is a Harness2 of a keyed function.
 type KeyedHarness2[K comparable, A, B, R any] struct{ *Harness2[A, B, R] }
 
 // Key is the state of one key.
-func (h *KeyedHarness2[K, A, B, R]) Key(k K) *KeyState[K] { return keyOf(h.Job, "", k) }
+func (h *KeyedHarness2[K, A, B, R]) Key(k K) *KeyState[K] { return keyOf(h.e, "", k) }
 
 // KeyedProcess runs a KeyedProcessFunction.
 func KeyedProcess[K comparable, T, R any](t testing.TB, key func(T) K, newFn func() stream.KeyedProcessFunction[K, T, R], opts ...Option) *KeyedHarness[K, T, R] {

@@ -15,7 +15,7 @@ import (
 // Input is where a test pushes the records of a stream. The zero value is ready: Stream adds it to a program, or Source puts it in the
 // place of a source. It belongs to one job.
 type Input[T any] struct {
-	job      *Job
+	job      *engine
 	strategy bool // the program's watermarks, not the test's
 	queue    []item[T]
 	ended    bool
@@ -123,7 +123,7 @@ func (in *Input[T]) End() {
 	j.check(j.settle())
 }
 
-func (in *Input[T]) owner() *Job {
+func (in *Input[T]) owner() *engine {
 	if in.job == nil {
 		panic("streamtest: the Input is part of no job: use its Stream in a program, or Source(name, &input)")
 	}
@@ -131,8 +131,8 @@ func (in *Input[T]) owner() *Job {
 }
 
 // attach and finish are what the job does with its inputs.
-func (in *Input[T]) attach(j *Job) { in.job = j }
-func (in *Input[T]) finish()       { in.ended = true }
+func (in *Input[T]) attach(j *engine) { in.job = j }
+func (in *Input[T]) finish()          { in.ended = true }
 
 // source is the Source that reads an Input: one split, which always has everything that was pushed.
 type source[T any] struct{ in *Input[T] }
@@ -209,25 +209,31 @@ func (r *inputReader[T]) Poll(out connector.Output[T], _ int) (connector.Status,
 }
 
 func (r *inputReader[T]) emit(out connector.Output[T], i item[T]) error {
-	p, ok := out.(operator.Progress)
-	switch {
-	case i.kind == record:
+	if i.kind == record {
 		return out.Split("input").Collect(i.v, i.ts)
-	case !ok:
+	}
+	return move(out, i.kind, i.ts)
+}
+
+// move moves a source's event time.
+func move(out any, kind itemKind, ts int64) error {
+	source, ok := out.(interface{ Progress() operator.Progress })
+	if !ok {
 		return fmt.Errorf("streamtest: %T takes no watermarks", out)
-	case i.kind == watermark:
-		if err := p.EmitIdle(false); err != nil {
-			return err
-		}
-		return p.EmitWatermark(i.ts)
-	default:
+	}
+	p := source.Progress()
+	if kind == idle {
 		return p.EmitIdle(true)
 	}
+	if err := p.EmitIdle(false); err != nil {
+		return err
+	}
+	return p.EmitWatermark(ts)
 }
 
 // anyInput is an Input of any type.
 type anyInput interface {
-	attach(*Job)
+	attach(*engine)
 	finish()
 }
 

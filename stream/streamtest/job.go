@@ -26,7 +26,49 @@ import (
 
 // Job is a program that runs in the test. Its methods, and those of its inputs and outputs, belong to the test's goroutine; a failure of
 // the job fails the test at once.
-type Job struct {
+type Job struct{ e *engine } // harnesses embed it: each of its methods is compiled once more in their tests
+
+// Run starts the job, if no push did, and reads its own bounded sources to their end.
+func (j *Job) Run() { j.e.t.Helper(); j.e.start() }
+
+// End ends all inputs and runs the job to its end: watermarks reach their maximum, records in flight of asynchronous functions are waited
+// for, sinks flush. It may be followed by reading outputs, and nothing else.
+func (j *Job) End() { j.e.t.Helper(); j.e.check(j.e.end()) }
+
+// TryEnd is End for a job that is expected to fail.
+func (j *Job) TryEnd() error { j.e.t.Helper(); return j.e.end() }
+
+// Now is the processing time.
+func (j *Job) Now() time.Time { return time.UnixMilli(j.e.now).UTC() }
+
+// Advance moves the processing time forward, by way of every timer that becomes due: a function sees the time that it asked for.
+func (j *Job) Advance(d time.Duration) { j.e.t.Helper(); j.e.advance(d) }
+
+// TryAdvance is Advance to a time that is expected to fail the job: it returns the error of the timer, say.
+func (j *Job) TryAdvance(d time.Duration) error { j.e.t.Helper(); return j.e.tryAdvance(d) }
+
+// Await waits, in real time and at most ten seconds, until done reports true: for what goroutines of asynchronous functions answer.
+func (j *Job) Await(done func() bool) { j.e.t.Helper(); j.e.await(done) }
+
+// Restart takes a snapshot, ends the job and starts it again from the snapshot with another parallelism (of operators that set none).
+func (j *Job) Restart(parallelism int) {
+	j.e.t.Helper()
+	j.e.start()
+	j.e.check(j.e.restartAt(parallelism))
+}
+
+// Snapshot takes a savepoint: FromSnapshot starts another job from it. It can be kept as a file for tests of later versions.
+func (j *Job) Snapshot() []byte { j.e.t.Helper(); return j.e.savepoint() }
+
+// Counter is the value of a counter, over all subtasks and restarts: of a function's own (its context's Metrics), or of an operator's, such as
+// numLateRecordsDropped. A name that no operator has registered fails the test.
+func (j *Job) Counter(name string) int64 { j.e.t.Helper(); return j.e.counter(name) }
+
+// Graph is the job graph, for looking at.
+func (j *Job) Graph() *graph.JobGraph { return j.e.prog.Graph }
+
+// engine runs a job.
+type engine struct {
 	t     testing.TB
 	build func(*stream.Environment) error
 	set   settings
@@ -71,7 +113,7 @@ func Start(t testing.TB, build func(*stream.Environment) error, opts ...Option) 
 
 func newJob(t testing.TB, build func(*stream.Environment) error, s settings) *Job {
 	t.Helper()
-	j := &Job{t: t, build: build, set: s, conf: config.Configuration{}, now: s.now.UnixMilli(), parallelism: s.parallelism, next: 1,
+	j := &engine{t: t, build: build, set: s, conf: config.Configuration{}, now: s.now.UnixMilli(), parallelism: s.parallelism, next: 1,
 		log: logging.New(zerolog.NewTestWriter(t), zerolog.WarnLevel), reg: &fs.Registry{}, id: graph.NewID().String()}
 	j.mail.wake = make(chan struct{}, 1)
 	mem.Register(j.reg)
@@ -90,11 +132,11 @@ func newJob(t testing.TB, build func(*stream.Environment) error, s settings) *Jo
 	if err := j.plan(); err != nil {
 		t.Fatalf("streamtest: %v", err)
 	}
-	return j
+	return &Job{j}
 }
 
 // plan builds the graph for the current parallelism, with the test's inputs and outputs.
-func (j *Job) plan() error {
+func (j *engine) plan() error {
 	conf := j.conf.Clone()
 	config.Parallelism.Set(conf, j.parallelism)
 	config.RuntimeMode.Set(conf, string(stream.Streaming)) // wins over a program that sets BATCH: records move on as they are pushed
@@ -151,7 +193,7 @@ func nameOf(n *graph.Node) string {
 }
 
 // adopt makes inputs and outputs the job's.
-func (j *Job) adopt(c any) {
+func (j *engine) adopt(c any) {
 	if s, ok := c.(interface{ input() anyInput }); ok {
 		s.input().attach(j)
 		j.inputs = append(j.inputs, s.input())
@@ -163,7 +205,7 @@ func (j *Job) adopt(c any) {
 }
 
 // check fails the test.
-func (j *Job) check(err error) {
+func (j *engine) check(err error) {
 	if err != nil {
 		j.t.Helper()
 		j.t.Fatalf("streamtest: the job failed: %v", err)
@@ -171,12 +213,12 @@ func (j *Job) check(err error) {
 }
 
 // start starts the job if it does not run yet.
-func (j *Job) start() {
+func (j *engine) start() {
 	j.t.Helper()
 	j.check(j.tryStart())
 }
 
-func (j *Job) tryStart() error {
+func (j *engine) tryStart() error {
 	if j.running || j.failed != nil {
 		return nil // what follows tells that it has failed
 	}
@@ -197,21 +239,9 @@ func (j *Job) tryStart() error {
 	return j.readSources()
 }
 
-// Run starts the job, if no push did, and reads its own bounded sources to their end.
-func (j *Job) Run() {
+// end is Job.TryEnd.
+func (j *engine) end() error {
 	j.t.Helper()
-	j.start()
-}
-
-// End ends all inputs and runs the job to its end: watermarks reach their maximum, records in flight of asynchronous functions are waited
-// for, sinks flush. It may be followed by reading outputs, and nothing else.
-func (j *Job) End() {
-	j.t.Helper()
-	j.check(j.TryEnd())
-}
-
-// TryEnd is End for a job that is expected to fail.
-func (j *Job) TryEnd() error {
 	if err := j.tryStart(); err != nil {
 		return err
 	}
@@ -229,17 +259,14 @@ func (j *Job) TryEnd() error {
 	return nil
 }
 
-// Now is the processing time.
-func (j *Job) Now() time.Time { return time.UnixMilli(j.now).UTC() }
-
-// Advance moves the processing time forward, by way of every timer that becomes due: a function sees the time that it asked for.
-func (j *Job) Advance(d time.Duration) {
+// advance is Job.Advance.
+func (j *engine) advance(d time.Duration) {
 	j.t.Helper()
-	j.check(j.TryAdvance(d))
+	j.check(j.tryAdvance(d))
 }
 
-// TryAdvance is Advance to a time that is expected to fail the job: it returns the error of the timer, say.
-func (j *Job) TryAdvance(d time.Duration) error {
+// tryAdvance is Job.TryAdvance.
+func (j *engine) tryAdvance(d time.Duration) error {
 	if err := j.tryStart(); err != nil {
 		return err
 	}
@@ -265,7 +292,7 @@ func (j *Job) TryAdvance(d time.Duration) error {
 }
 
 // guard runs what may run user code.
-func (j *Job) guard(fn func() error) (err error) {
+func (j *engine) guard(fn func() error) (err error) {
 	defer j.recovered(&err)
 	if err := fn(); err != nil {
 		return j.fail(err)
@@ -274,14 +301,14 @@ func (j *Job) guard(fn func() error) (err error) {
 }
 
 // recovered turns a panic of user code into the failure of the job, as a task does. It is deferred.
-func (j *Job) recovered(err *error) {
+func (j *engine) recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = j.fail(panicked{operator.Panicked(j.current(), r)})
 	}
 }
 
 // current describes the operator whose user code runs.
-func (j *Job) current() string {
+func (j *engine) current() string {
 	s := j.at
 	if s == nil {
 		return j.prog.Graph.Name
@@ -298,8 +325,8 @@ type panicked struct{ *operator.PanicError }
 func (p panicked) Error() string { return p.PanicError.Error() + "\n" + p.Stack }
 func (p panicked) Unwrap() error { return p.PanicError }
 
-// Await waits, in real time and at most ten seconds, until done reports true: for what goroutines of asynchronous functions answer.
-func (j *Job) Await(done func() bool) {
+// await is Job.Await.
+func (j *engine) await(done func() bool) {
 	j.t.Helper()
 	j.start()
 	deadline := time.NewTimer(patience)
@@ -321,7 +348,7 @@ func (j *Job) Await(done func() bool) {
 const patience = 10 * time.Second
 
 // pushed runs what follows from a push.
-func (j *Job) pushed() error {
+func (j *engine) pushed() error {
 	if err := j.settle(); err != nil {
 		return err
 	}
@@ -337,7 +364,7 @@ func (j *Job) pushed() error {
 }
 
 // again restarts the job, and changes its parallelism if that is not the test's.
-func (j *Job) again() error {
+func (j *engine) again() error {
 	p := j.parallelism
 	if j.set.rescale {
 		p = p%4 + 1
@@ -345,14 +372,7 @@ func (j *Job) again() error {
 	return j.restartAt(p)
 }
 
-// Restart takes a snapshot, ends the job and starts it again from the snapshot with another parallelism (of operators that set none).
-func (j *Job) Restart(parallelism int) {
-	j.t.Helper()
-	j.start()
-	j.check(j.restartAt(parallelism))
-}
-
-func (j *Job) restartAt(parallelism int) error {
+func (j *engine) restartAt(parallelism int) error {
 	marks := j.marks()
 	c, err := j.snapshot()
 	if err != nil {
@@ -377,8 +397,8 @@ func (j *Job) restartAt(parallelism int) error {
 	return j.settle()
 }
 
-// Snapshot takes a savepoint: FromSnapshot starts another job from it. It can be kept as a file for tests of later versions.
-func (j *Job) Snapshot() []byte {
+// savepoint is Job.Snapshot.
+func (j *engine) savepoint() []byte {
 	j.t.Helper()
 	j.start()
 	c, err := j.snapshot()
@@ -388,26 +408,8 @@ func (j *Job) Snapshot() []byte {
 	return b
 }
 
-// Counter is the value of a counter, over all subtasks and restarts: of a function's own (its context's Metrics), or of an operator's, such as
-// numLateRecordsDropped. A name that no operator has registered fails the test.
-func (j *Job) Counter(name string) int64 {
-	j.t.Helper()
-	j.start()
-	for _, s := range j.subtasks {
-		s.publish()
-	}
-	n, err := j.metrics.value(name)
-	if err != nil {
-		j.t.Fatalf("streamtest: %v", err)
-	}
-	return n
-}
-
-// Graph is the job graph, for looking at.
-func (j *Job) Graph() *graph.JobGraph { return j.prog.Graph }
-
 // restore checks a checkpoint against the graph and deals it out.
-func (j *Job) restore(c *metadata.Checkpoint) (savepoint.Assignment, graph.JobGraph, error) {
+func (j *engine) restore(c *metadata.Checkpoint) (savepoint.Assignment, graph.JobGraph, error) {
 	g := *j.prog.Graph
 	if c == nil {
 		return nil, g, nil
@@ -419,4 +421,18 @@ func (j *Job) restore(c *metadata.Checkpoint) (savepoint.Assignment, graph.JobGr
 	g = adopted.Apply(g)
 	a, err := savepoint.Assign(*c, g)
 	return a, g, err
+}
+
+// counter is Job.Counter.
+func (j *engine) counter(name string) int64 {
+	j.t.Helper()
+	j.start()
+	for _, s := range j.subtasks {
+		s.publish()
+	}
+	n, err := j.metrics.value(name)
+	if err != nil {
+		j.t.Fatalf("streamtest: %v", err)
+	}
+	return n
 }

@@ -239,7 +239,7 @@ func (w *whole) operator(i int, o opSpec, all []stream.DataStream[ev], rules str
 	case "split":
 		return in.Process(func() stream.ProcessFunction[ev, ev] { return &splitter{side: side(1)} })
 	case "cache":
-		return all[o.In[0]].Cache().SingleOutputStreamOperator
+		return all[o.In[0]].Cache()
 	case "union":
 		return in.Union(second).Map(func(e ev) ev { return e })
 	case "comap":

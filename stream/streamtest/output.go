@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +18,7 @@ import (
 type Output[T any] struct {
 	got  []Record[T]
 	kept int // of got, what was there at the last snapshot
-	job  *Job
+	job  *engine
 }
 
 // Record is a record with its event time.
@@ -51,7 +51,7 @@ func (o *Output[T]) Take() []T {
 }
 
 // Records returns the records since the last Take, which stay.
-func (o *Output[T]) Records() []Record[T] { return slices.Clone(o.got) }
+func (o *Output[T]) Records() []Record[T] { return append([]Record[T](nil), o.got...) }
 
 // Expect takes the records and fails the test unless they are those, in this order.
 func (o *Output[T]) Expect(want ...T) {
@@ -69,17 +69,32 @@ func (o *Output[T]) tb() testing.TB {
 // ExpectInAnyOrder is Expect without an order: that of records of different keys depends on the parallelism.
 func (o *Output[T]) ExpectInAnyOrder(want ...T) {
 	o.tb().Helper()
-	byText := func(a, b T) int { return strings.Compare(fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)) }
-	got := o.Take()
-	slices.SortStableFunc(got, byText)
-	want = slices.Clone(want)
-	slices.SortStableFunc(want, byText)
-	o.expect(got, want)
+	got, wanted := boxed(o.Take()), boxed(want)
+	sortByText(got)
+	sortByText(wanted)
+	compare(o.job, got, wanted)
 }
 
 func (o *Output[T]) expect(got, want []T) {
 	o.tb().Helper()
-	if len(got) == 0 && len(want) == 0 || reflect.DeepEqual(got, want) {
+	compare(o.job, boxed(got), boxed(want))
+}
+
+func boxed[T any](vs []T) []any {
+	out := make([]any, len(vs))
+	for i := range vs {
+		out[i] = vs[i]
+	}
+	return out
+}
+
+func sortByText(vs []any) {
+	sort.SliceStable(vs, func(i, j int) bool { return fmt.Sprintf("%+v", vs[i]) < fmt.Sprintf("%+v", vs[j]) })
+}
+
+func compare(j *engine, got, want []any) {
+	j.t.Helper()
+	if reflect.DeepEqual(got, want) {
 		return
 	}
 	var b strings.Builder
@@ -95,10 +110,10 @@ func (o *Output[T]) expect(got, want []T) {
 			fmt.Fprintf(&b, "\n  - %+v\n  + %+v", want[i], got[i])
 		}
 	}
-	if o.job != nil && len(o.job.restarted) > 0 {
-		fmt.Fprintf(&b, "\nthe job was restarted after %s (streamtest.NoRestarts turns that off)", strings.Join(o.job.restarted, ", "))
+	if len(j.restarted) > 0 {
+		fmt.Fprintf(&b, "\nthe job was restarted after %s (streamtest.NoRestarts turns that off)", strings.Join(j.restarted, ", "))
 	}
-	o.tb().Errorf("the output differs (- wanted, + got):%s", b.String())
+	j.t.Errorf("the output differs (- wanted, + got):%s", b.String())
 }
 
 type sink[T any] struct{ out *Output[T] }
@@ -106,10 +121,11 @@ type sink[T any] struct{ out *Output[T] }
 func (s sink[T]) output() anyOutput { return s.out }
 
 func (s sink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
-	return &writer[T]{s.out, ctx.Subtask}, nil
+	return &writer[T]{out: s.out, subtask: ctx.Subtask}, nil
 }
 
 type writer[T any] struct {
+	unbuffered
 	out     *Output[T]
 	subtask int
 }
@@ -122,17 +138,21 @@ func (w *writer[T]) Write(v T, ts int64) error {
 	w.out.got = append(w.out.got, r)
 	return nil
 }
-func (*writer[T]) Flush(context.Context, bool) error { return nil }
-func (*writer[T]) Snapshot(int64) ([][]byte, error)  { return nil, nil }
-func (*writer[T]) Close() error                      { return nil }
+
+// unbuffered is what a writer is beside Write.
+type unbuffered struct{}
+
+func (*unbuffered) Flush(context.Context, bool) error { return nil }
+func (*unbuffered) Snapshot(int64) ([][]byte, error)  { return nil, nil }
+func (*unbuffered) Close() error                      { return nil }
 
 // anyOutput is an Output of any type. Like a transactional sink it forgets, at a restart, what came after the snapshot: it comes again.
 type anyOutput interface {
-	attach(j *Job)
+	attach(j *engine)
 	keep()     // what there is belongs to the snapshot
 	rollback() // to the snapshot; nothing was taken since
 }
 
-func (o *Output[T]) attach(j *Job) { o.job = j }
-func (o *Output[T]) keep()         { o.kept = len(o.got) }
-func (o *Output[T]) rollback()     { o.got = o.got[:o.kept] }
+func (o *Output[T]) attach(j *engine) { o.job = j }
+func (o *Output[T]) keep()            { o.kept = len(o.got) }
+func (o *Output[T]) rollback()        { o.got = o.got[:o.kept] }

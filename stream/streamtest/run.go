@@ -19,7 +19,7 @@ import (
 )
 
 // fail ends the job.
-func (j *Job) fail(err error) error {
+func (j *engine) fail(err error) error {
 	if j.failed == nil {
 		j.failed = err
 	}
@@ -27,7 +27,7 @@ func (j *Job) fail(err error) error {
 }
 
 // settle moves records, mails and events until none is left.
-func (j *Job) settle() (err error) {
+func (j *engine) settle() (err error) {
 	defer j.recovered(&err)
 	if j.failed != nil {
 		return fmt.Errorf("it has failed already: %w", j.failed)
@@ -54,7 +54,7 @@ func (j *Job) settle() (err error) {
 	}
 }
 
-func (j *Job) mails() (progress bool, err error) {
+func (j *engine) mails() (progress bool, err error) {
 	work, err := j.mail.take()
 	if err != nil {
 		return false, err
@@ -68,7 +68,7 @@ func (j *Job) mails() (progress bool, err error) {
 }
 
 // move takes records through the exchanges. Subtasks are in topological order: one pass takes them to the end.
-func (j *Job) move() (progress bool, err error) {
+func (j *engine) move() (progress bool, err error) {
 	for _, s := range j.subtasks {
 		if err := s.flush(); err != nil {
 			return progress, err
@@ -83,7 +83,7 @@ func (j *Job) move() (progress bool, err error) {
 }
 
 // tick lets watermarks follow what was read.
-func (j *Job) tick() (err error) {
+func (j *engine) tick() (err error) {
 	defer j.recovered(&err)
 	for _, s := range j.subtasks {
 		if s.ended {
@@ -108,7 +108,7 @@ func (j *Job) tick() (err error) {
 }
 
 // readSources reads the program's own sources to their end, with restarts in between.
-func (j *Job) readSources() (err error) {
+func (j *engine) readSources() (err error) {
 	defer j.recovered(&err)
 	deadline := time.Now().Add(patience)
 	for {
@@ -144,7 +144,7 @@ func (j *Job) readSources() (err error) {
 }
 
 // sourceReady waits a moment for a source or a mail; false when the time is up.
-func (j *Job) sourceReady(left time.Duration) bool {
+func (j *engine) sourceReady(left time.Duration) bool {
 	if left <= 0 {
 		return false
 	}
@@ -164,7 +164,7 @@ func (j *Job) sourceReady(left time.Duration) bool {
 }
 
 // marks are the watermarks of sources, the least over their subtasks.
-func (j *Job) marks() map[graph.OperatorID]int64 {
+func (j *engine) marks() map[graph.OperatorID]int64 {
 	out := map[graph.OperatorID]int64{}
 	for _, s := range j.subtasks {
 		if s.source == nil || s.ended {
@@ -182,7 +182,7 @@ func (j *Job) marks() map[graph.OperatorID]int64 {
 }
 
 // remark emits again what sources had emitted before a restart: a test is not to wait for it.
-func (j *Job) remark(marks map[graph.OperatorID]int64) error {
+func (j *engine) remark(marks map[graph.OperatorID]int64) error {
 	if err := j.settle(); err != nil { // splits first
 		return err
 	}
@@ -203,14 +203,14 @@ func (j *Job) remark(marks map[graph.OperatorID]int64) error {
 const snapshotDir = "mem://streamtest/snapshot"
 
 // snapshot takes a savepoint that holds everything itself.
-func (j *Job) snapshot() (_ *metadata.Checkpoint, err error) {
+func (j *engine) snapshot() (_ *metadata.Checkpoint, err error) {
 	defer j.recovered(&err)
 	if err := j.settle(); err != nil {
 		return nil, err
 	}
 	j.checkpoints++
 	b := operator.Barrier{ID: j.checkpoints, Timestamp: j.now, Savepoint: true, Canonical: true, Exclusive: snapshotDir, Shared: snapshotDir + "/shared"}
-	c := &metadata.Checkpoint{ID: b.ID, Savepoint: true, Canonical: true, Trigger: j.Now(), JobName: j.prog.Graph.Name, Coordinators: map[graph.OperatorID][]byte{}}
+	c := &metadata.Checkpoint{ID: b.ID, Savepoint: true, Canonical: true, Trigger: time.UnixMilli(j.now).UTC(), JobName: j.prog.Graph.Name, Coordinators: map[graph.OperatorID][]byte{}}
 	for _, e := range j.enumerators {
 		st, err := e.e.Snapshot(b.ID)
 		if err != nil {
@@ -273,7 +273,7 @@ func (s *subtask) snapshot(o operator.Operator, b operator.Barrier, sink *storag
 }
 
 // complete tells everybody that a checkpoint is complete, and waits for commits.
-func (j *Job) complete(id int64) error {
+func (j *engine) complete(id int64) error {
 	for _, e := range j.enumerators {
 		e.e.CheckpointComplete(id)
 	}
@@ -305,7 +305,7 @@ func (j *Job) complete(id int64) error {
 }
 
 // stop ends everything that runs.
-func (j *Job) stop() error {
+func (j *engine) stop() error {
 	if !j.running {
 		return nil
 	}
@@ -327,7 +327,7 @@ func (j *Job) stop() error {
 
 // enumerator is a source's half that assigns splits, with what it may do. It runs on the test's goroutine.
 type enumerator struct {
-	j      *Job
+	j      *engine
 	id     graph.OperatorID
 	v      *graph.Vertex
 	e      connector.Enumerator
@@ -336,7 +336,7 @@ type enumerator struct {
 	up     []int
 }
 
-func (j *Job) openEnumerators(c *metadata.Checkpoint) error {
+func (j *engine) openEnumerators(c *metadata.Checkpoint) error {
 	for _, s := range j.subtasks {
 		if s.source == nil || s.index > 0 {
 			continue
@@ -376,7 +376,7 @@ func (j *Job) openEnumerators(c *metadata.Checkpoint) error {
 	return nil
 }
 
-func (j *Job) toEnumerator(op graph.OperatorID, subtask int, payload []byte) error {
+func (j *engine) toEnumerator(op graph.OperatorID, subtask int, payload []byte) error {
 	var ev operator.SourceEvent
 	if err := json.Unmarshal(payload, &ev); err != nil {
 		return err

@@ -96,7 +96,7 @@ func (h *timers) Pop() any {
 
 // services are those of one subtask; what comes from one of a former run is dropped.
 type services struct {
-	j   *Job
+	j   *engine
 	s   *subtask
 	ctx context.Context //nolint:containedctx // the subtask's life
 }

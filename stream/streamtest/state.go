@@ -16,15 +16,15 @@ import (
 
 // KeyState is the state and the timers of one key of an operator, to look at. It is valid over restarts.
 type KeyState[K comparable] struct {
-	j        *Job
+	j        *engine
 	operator string
 	key      K
 }
 
 // Key is the state of one key of the keyed process function with this UID or name.
-func Key[K comparable](j *Job, operator string, key K) *KeyState[K] { return keyOf(j, operator, key) }
+func Key[K comparable](j *Job, operator string, key K) *KeyState[K] { return keyOf(j.e, operator, key) }
 
-func keyOf[K comparable](j *Job, operator string, key K) *KeyState[K] {
+func keyOf[K comparable](j *engine, operator string, key K) *KeyState[K] {
 	return &KeyState[K]{j, operator, key}
 }
 

@@ -18,7 +18,7 @@ import (
 
 // subtask is a chain of operators behind the inputs of its vertex, as runtime/task makes it, but without a goroutine.
 type subtask struct {
-	j        *Job
+	j        *engine
 	vertex   *graph.Vertex
 	index    int
 	max      []int // of the consumers, by output
@@ -46,7 +46,7 @@ type input struct {
 const stateMemory = 32 << 20
 
 // open builds everything that runs, from a checkpoint if there is one.
-func (j *Job) open(c *metadata.Checkpoint) (err error) {
+func (j *engine) open(c *metadata.Checkpoint) (err error) {
 	defer j.recovered(&err)
 	assigned, g, err := j.restore(c)
 	if err != nil {

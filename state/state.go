@@ -67,6 +67,13 @@ type Taker[K comparable, V any] interface {
 	Take(k Key[K], ns Namespace) (v V, own bool, err error)
 }
 
+// Keeper is implemented by tables that keep the strings of their values together.
+type Keeper[V any] interface {
+	// Keep replaces the strings of *p, which the last call on the table, a Ref, returned, by copies, as Put does. It does nothing and returns
+	// false when p is not that, or values hold more than strings.
+	Keep(p *V) bool
+}
+
 // Timers is a set of (time, key, namespace), ordered by time, stored and snapshotted with the backend. Registering twice is once.
 type Timers[K comparable] interface {
 	Register(k Key[K], ns Namespace, at int64) error

@@ -42,12 +42,16 @@ func HasTime(s serde.Schema) bool {
 }
 
 // TimedCodec encodes the time in 8 bytes, little-endian, then the value.
-func TimedCodec[V any](c serde.Codec[V]) serde.Codec[Timed[V]] { return &timedCodec[V]{c: c} }
+func TimedCodec[V any](c serde.Codec[V]) serde.Codec[Timed[V]] {
+	p, _ := serde.Packing(c)
+	return &timedCodec[V]{c: c, pack: p}
+}
 
 type timedCodec[V any] struct {
 	c    serde.Codec[V]
-	bare bool  // stored values have no time
-	at   int64 // the time of what is decoded, when not 0 or when it has none
+	pack serde.Packer[V] // nil when values are not such as to be packed
+	bare bool            // stored values have no time
+	at   int64           // the time of what is decoded, when not 0 or when it has none
 }
 
 // Append implements serde.Codec.
@@ -84,6 +88,15 @@ func (c *timedCodec[V]) Pointers() bool { return c.c.Pointers() }
 // Mutable says whether values hold memory that an update in place could change.
 func (c *timedCodec[V]) Mutable() bool { return serde.Mutable(c.c) }
 
+// Packs says whether the values themselves are such as to be packed.
+func (c *timedCodec[V]) Packs() bool { return c.pack != nil }
+
+// TextLen implements serde.Packer.
+func (c *timedCodec[V]) TextLen(p *Timed[V]) int { return c.pack.TextLen(&p.V) }
+
+// Pack implements serde.Packer.
+func (c *timedCodec[V]) Pack(dst []byte, p *Timed[V]) []byte { return c.pack.Pack(dst, &p.V) }
+
 // Schema implements serde.Codec.
 func (c *timedCodec[V]) Schema() serde.Schema {
 	s := c.c.Schema()
@@ -119,10 +132,10 @@ func AdaptTimed[V any](c serde.Codec[V]) func(serde.Schema, int64) (serde.Codec[
 	return func(stored serde.Schema, at int64) (serde.Codec[Timed[V]], error) {
 		if stored.Kind == KindTimed && stored.Elem != nil {
 			from, err := serde.Migrating(c, *stored.Elem)
-			return &timedCodec[V]{from, false, at}, err
+			return &timedCodec[V]{c: from, at: at}, err
 		}
 		from, err := serde.Migrating(c, stored)
-		return &timedCodec[V]{from, true, at}, err
+		return &timedCodec[V]{c: from, bare: true, at: at}, err
 	}
 }
 

@@ -35,7 +35,8 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 		t.owner, t.chains = owner, map[state.Namespace]*slots.Chains{}
 	}
 	t.mutable = serde.Mutable(desc.Value)
-	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
+	t.copyKey, t.texts = desc.Key.Pointers(), slots.NewTexts[K](desc.Value)
+	t.copyVal = desc.Value.Pointers() && t.texts == nil
 	if err := add(b, t, t.desc.Restorer, t.load); err != nil {
 		return nil, err
 	}
@@ -61,6 +62,7 @@ type table[K comparable, V any] struct {
 	spaces                    map[state.Namespace]*slots.Space[K, V]
 	n                         int
 	mutable, copyKey, copyVal bool
+	texts                     *slots.Texts[K, V]              // of values that hold nothing but strings
 	owner                     func(*K) uint32                 // of maps
 	share                     func(ns state.Namespace, k K) K // of maps whose keys hold pointers: the copy to keep of an entry's key
 	chains                    map[state.Namespace]*slots.Chains
@@ -128,6 +130,16 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 	return &p.Vals[i], found, nil
 }
 
+// Keep implements state.Keeper.
+func (t *table[K, V]) Keep(p *V) bool {
+	l := &t.last
+	if t.texts == nil || l.page == nil || p != &l.page.Vals[l.slot] {
+		return false
+	}
+	t.texts.Keep(l.page, l.slot)
+	return true
+}
+
 // place finds or makes the writable slot of a key. With own set the value is ready for changes in place.
 func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slots.Page[K, V], uint32, bool) {
 	s := t.space(ns)
@@ -170,41 +182,45 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 }
 
 func (t *table[K, V]) store(k state.Key[K], ns state.Namespace, v V) {
-	if p := t.known(&k, ns); p != nil && p.Epoch == t.clock.Epoch {
-		p.Vals[t.last.slot] = v
-		p.Owned |= 1 << t.last.slot
-		return
+	p, i := t.known(&k, ns), t.last.slot
+	if p != nil && p.Epoch == t.clock.Epoch {
+		p.Owned |= 1 << i
+	} else {
+		p, i, _ = t.place(k, ns, false)
 	}
-	p, i, _ := t.place(k, ns, false)
 	p.Vals[i] = v
+	if t.texts != nil {
+		t.texts.Keep(p, i)
+	}
 }
 
 // Delete implements state.Table.
 func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
-	t.last.page = nil
-	s := t.space(ns)
-	if s == nil {
-		return nil
-	}
-	id, ok := s.Find(k.Hash, k.Key)
+	s, id, ok := t.find(&k, ns)
 	if !ok {
 		return nil
 	}
+	t.last.page = nil
 	t.remove(s, ns, id)
 	return t.dropEmpty(s, ns)
 }
 
+// find looks an entry up. Get and place, which see every record, have it written out.
+func (t *table[K, V]) find(k *state.Key[K], ns state.Namespace) (s *slots.Space[K, V], id uint32, ok bool) {
+	if s = t.space(ns); s == nil {
+		return nil, 0, false
+	}
+	id, ok = s.Find(k.Hash, k.Key)
+	return s, id, ok
+}
+
 // Take implements state.Taker.
 func (t *table[K, V]) Take(k state.Key[K], ns state.Namespace) (v V, own bool, err error) {
-	t.last.page = nil
-	s := t.space(ns)
-	if s == nil {
-		return v, false, nil
-	}
-	id, ok := s.Find(k.Hash, k.Key)
+	s, id, ok := t.find(&k, ns)
 	if !ok {
 		return v, false, nil
 	}
+	t.last.page = nil
 	p, i := s.At(id)
 	v, own = p.Vals[i], p.Epoch == t.clock.Epoch && p.Owned>>i&1 != 0
 	t.remove(s, ns, id)

@@ -118,3 +118,5 @@ func TestCacheOfLargeValues(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestTextsTiny(t *testing.T) { statetest.Texts(t, tiny, heap) }

@@ -50,6 +50,9 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	var e slots.Page[K, entry[V]]
 	t.cost = int64(unsafe.Sizeof(e.Keys[:1:1][0])+unsafe.Sizeof(e.Vals[:1:1][0])) + 24
 	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
+	if p, ok := serde.Packing(desc.Value); ok {
+		t.texts = slots.NewTextsOf[K](packer[V]{p})
+	}
 	if t.copyKey {
 		t.cost += 32
 	}
@@ -76,6 +79,13 @@ type entry[V any] struct {
 	v    V
 	gone bool
 }
+
+// packer packs the strings of entries.
+type packer[V any] struct{ serde.Packer[V] }
+
+func (p packer[V]) TextLen(e *entry[V]) int { return p.Packer.TextLen(&e.v) }
+
+func (p packer[V]) Pack(dst []byte, e *entry[V]) []byte { return p.Packer.Pack(dst, &e.v) }
 
 // nspace is one namespace.
 type nspace[K comparable, V any] struct {
@@ -124,7 +134,8 @@ type table[K comparable, V any] struct {
 	mean             float64 // encoded size of recent values
 	n                int
 	copyKey, copyVal bool
-	kb, vb           []byte
+	texts            *slots.Texts[K, entry[V]] // of values that hold nothing but strings
+	kb, vb, fb       []byte
 	hand             struct { // of the eviction clock
 		order []state.Namespace
 		page  int
@@ -181,7 +192,7 @@ func (t *table[K, V]) decode(b []byte) (v V, err error) {
 	return v, err
 }
 
-// fetch reads a value from Pebble.
+// fetch reads a value from Pebble. With texts set it is a view, valid until the next fetch, else it is a copy.
 func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, err error) {
 	if !s.stored.has(int(k.Group) - t.start) {
 		return v, false, nil
@@ -193,10 +204,16 @@ func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, e
 	if err != nil {
 		return v, false, fmt.Errorf("pebble: state %q: get: %w", t.desc.Name, err)
 	}
+	if t.texts != nil {
+		t.fb = append(t.fb[:0], b...)
+		b = t.fb
+	}
 	v, err = t.decode(b)
 	if err == nil && t.copyVal {
 		t.weigh(len(b))
-		v = t.desc.Value.Clone(v)
+		if t.texts == nil {
+			v = t.desc.Value.Clone(v)
+		}
 	}
 	if cerr := closer.Close(); err == nil {
 		err = cerr
@@ -230,10 +247,18 @@ func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, 
 	if err != nil {
 		return v, false, err
 	}
-	p.Vals[i].v = v
+	t.set(p, i, v)
 	s.present++
 	t.note(s, id, p, k.Hash)
-	return v, true, nil
+	return p.Vals[i].v, true, nil
+}
+
+// set gives an entry a value that fetch returned or that is somebody else's.
+func (t *table[K, V]) set(p *slots.Page[K, entry[V]], i uint32, v V) {
+	p.Vals[i] = entry[V]{v: v}
+	if t.texts != nil {
+		t.texts.Keep(p, i)
+	}
 }
 
 // known is the page and slot of an entry when that was the last one.
@@ -283,7 +308,7 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 		if id, p, i, err = t.insert(s, k); err != nil {
 			return nil, false, err
 		}
-		p.Vals[i].v = v
+		t.set(p, i, v)
 		s.present++
 		if found = ok; !ok {
 			t.n++
@@ -295,10 +320,25 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 	return &p.Vals[i].v, found, nil
 }
 
+// Keep implements state.Keeper.
+func (t *table[K, V]) Keep(p *V) bool {
+	l := &t.last
+	i := l.id % slots.PageLen
+	if t.texts == nil || l.page == nil || p != &l.page.Vals[i].v {
+		return false
+	}
+	t.texts.Keep(l.page, i)
+	return true
+}
+
 // weigh takes the encoded size of a value into the estimate of what a cached one holds.
 func (t *table[K, V]) weigh(size int) {
 	t.mean += (float64(size) - t.mean) / 64
-	if cost := t.fixed + int64(t.mean); cost > t.cost+t.cost/8 || cost < t.cost-t.cost/8 {
+	held := int64(t.mean)
+	if t.texts != nil {
+		held += held / 2 // what is free or garbage in the blocks, half full on average when values change
+	}
+	if cost := t.fixed + held; cost > t.cost+t.cost/8 || cost < t.cost-t.cost/8 {
 		t.b.used += int64(t.cached) * (cost - t.cost)
 		t.cost = cost
 	}
@@ -346,14 +386,14 @@ func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Pa
 
 // Put implements state.Table. It does not read Pebble.
 func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
-	if t.copyVal {
+	if t.copyVal && t.texts == nil {
 		v = t.desc.Value.Clone(v)
 	}
 	if p, i := t.known(&k, ns); p != nil {
 		if p.Dirty>>i&1 == 0 {
 			t.last.space.mark(t.last.id, p, i)
 		}
-		p.Vals[i].v = v
+		t.set(p, i, v)
 		p.Hot |= 1 << i
 		return nil
 	}
@@ -377,7 +417,7 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 			t.n++
 		}
 	}
-	p.Vals[i] = entry[V]{v: v}
+	t.set(p, i, v)
 	s.mark(id, p, i)
 	p.Hot |= 1 << i
 	t.note(s, id, p, k.Hash)

@@ -3,6 +3,7 @@ package statetest
 import (
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/thalweg/thalweg/serde"
@@ -11,7 +12,7 @@ import (
 )
 
 // Entries checks that entries cost no allocation of their own: those that are new in a table, those that are new in the map of a key that
-// is a string, and those that are read and written back.
+// is a string, those that hold strings, and those that are read and written back.
 func Entries(t *testing.T, f Factory) {
 	for name, step := range entrySteps(t, f, 64<<20) {
 		t.Run(name, func(t *testing.T) {
@@ -57,12 +58,17 @@ func entrySteps(t testing.TB, f Factory, memory int64) map[string]func(i int64) 
 		return table
 	}
 	fresh, old := open("new"), open("old")
+	notes, err := backend.OpenTable(be, state.TableDesc[int64, Note]{Name: "notes", Key: serde.Must[int64](), Value: serde.Must[Note]()})
+	check(t, err)
+	note := Note{1, "a title", strings.Repeat("x", 100)}
 	maps, err := backend.OpenMap(be, state.MapDesc[string, int64, int64]{Name: "maps", Key: serde.Must[string](), Sub: serde.Must[int64](), Value: serde.Must[int64]()})
 	check(t, err)
 	owners := []state.Key[string]{state.KeyOf(texts, "channel-apple", 128), state.KeyOf(texts, "channel-google", 128)}
 	return map[string]func(int64) error{
-		"New":    func(i int64) error { return fresh.Put(state.KeyOf(numbers, i, 128), 0, i) },
-		"NewMap": func(i int64) error { return maps.Put(maps.Entry(owners[i&1], i/2), 0, i) },
+		"New":     func(i int64) error { return fresh.Put(state.KeyOf(numbers, i, 128), 0, i) },
+		"NewMap":  func(i int64) error { return maps.Put(maps.Entry(owners[i&1], i/2), 0, i) },
+		"NewText": func(i int64) error { return notes.Put(state.KeyOf(numbers, i, 128), 0, note) },
+		"PutText": func(i int64) error { return notes.Put(state.KeyOf(numbers, i*7919&1023, 128), 1, note) },
 		"GetPut": func(i int64) error {
 			k := state.KeyOf(numbers, i&1023, 128)
 			v, _, err := old.Get(k, 0)

@@ -29,6 +29,7 @@ func Suite(t *testing.T, f, reader Factory) {
 		"Rescale":              rescale,
 		"OpenTwice":            openTwice,
 		"Take":                 take,
+		"Texts":                Texts,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f, reader) })
 	}

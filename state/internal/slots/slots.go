@@ -11,7 +11,8 @@
 //
 //  1. A page whose Epoch is at most Clock.frozen is never written.
 //  2. Values with memory behind pointers are shared between a page and its frozen original until the slot's bit in Owned is set.
-//  3. A Space and its Pool belong to one goroutine; views are read by others.
+//  3. A Space and its Pool belong to one goroutine; views are read by others. Only the page of the space appends to Text, which it may share
+//     with a frozen original: behind what that one's values refer to.
 package slots
 
 import (
@@ -71,6 +72,7 @@ type Page[K comparable, V any] struct {
 	Owned uint64 // slots whose values share nothing with a frozen page
 	Hot   uint64 // slots used since the bit was cleared; for caches
 	Dirty uint64 // slots changed since they were stored; for caches, set by them
+	Text  []byte // strings of the values, where the table has Texts
 	Hash  []uint32
 	Keys  []K
 	Vals  []V
@@ -92,10 +94,23 @@ func (p *Pool[K, V]) page(size int) *Page[K, V] {
 	if n := len(p.pages); size == PageLen && n > 0 {
 		pg := p.pages[n-1]
 		p.pages = p.pages[:n-1]
-		pg.Epoch, pg.Live, pg.Owned, pg.Hot, pg.Dirty = p.Clock.Epoch, 0, 0, 0, 0
+		pg.Epoch, pg.Live, pg.Owned, pg.Hot, pg.Dirty, pg.Text = p.Clock.Epoch, 0, 0, 0, 0, nil
 		return pg
 	}
+	if size == PageLen {
+		f := &fullPage[K, V]{}
+		f.Epoch, f.Hash, f.Keys, f.Vals = p.Clock.Epoch, f.hash[:], f.keys[:], f.vals[:]
+		return &f.Page
+	}
 	return &Page[K, V]{Epoch: p.Clock.Epoch, Hash: make([]uint32, size), Keys: make([]K, size), Vals: make([]V, size)}
+}
+
+// fullPage is a page of PageLen entries, in one allocation.
+type fullPage[K comparable, V any] struct {
+	Page[K, V]
+	hash [PageLen]uint32
+	keys [PageLen]K
+	vals [PageLen]V
 }
 
 func (p *Pool[K, V]) index(size int) []uint64 {
@@ -188,7 +203,7 @@ func (s *Space[K, V]) thaw(i uint32) *Page[K, V] {
 		return p
 	}
 	n := s.pool.page(len(p.Hash))
-	n.Live, n.Hot, n.Dirty = p.Live, p.Hot, p.Dirty
+	n.Live, n.Hot, n.Dirty, n.Text = p.Live, p.Hot, p.Dirty, p.Text
 	copy(n.Hash, p.Hash)
 	copy(n.Keys, p.Keys)
 	copy(n.Vals, p.Vals)
@@ -241,7 +256,7 @@ func (s *Space[K, V]) room(id uint32) {
 		size := min(len(p.Hash)*4, PageLen)
 		n := s.pool.page(size)
 		frozen := p.Epoch <= s.pool.Clock.frozen.Load()
-		n.Live, n.Hot, n.Dirty = p.Live, p.Hot, p.Dirty
+		n.Live, n.Hot, n.Dirty, n.Text = p.Live, p.Hot, p.Dirty, p.Text
 		if !frozen {
 			n.Owned = p.Owned
 		}

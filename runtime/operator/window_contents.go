@@ -34,9 +34,10 @@ type contents[T, C any] struct {
 	// copies says that add copies what it keeps of a record, whose strings may be views of an exchange's buffer.
 	copies bool
 	codec  serde.Codec[C]
-	views  bool // the contents need a copy after add
-	last   C    // what they were before the record, when they are flat
-	flat   bool // they need none while they are the same bytes as before: they hold no slices, maps or pointers
+	views  bool            // the contents need a copy after add
+	keeper state.Keeper[C] // makes it; nil: codec does
+	last   C               // what they were before the record, when they are flat
+	flat   bool            // they need none while they are the same bytes as before: they hold no slices, maps or pointers
 	// mutable contents share memory with what is made from them by merge.
 	mutable bool
 	// shares says that what the user's half emits may share memory with them: a window that goes on is emitted from a copy.
@@ -79,8 +80,15 @@ func (c *contents[T, C]) put(p *C, v T, ts int64, first bool) {
 	} else {
 		c.add(p, v, ts, first)
 	}
-	if c.views && !(c.flat && sameBytes(p, &c.last)) {
-		*p = c.codec.Clone(*p) // else each would keep a whole exchange buffer alive
+	if c.views && !(c.flat && sameBytes(p, &c.last)) { // else each would keep a whole exchange buffer alive
+		own(p, c.keeper, c.codec)
+	}
+}
+
+// own gives a value in a table copies of its strings and slices.
+func own[V any](p *V, k state.Keeper[V], c serde.Codec[V]) {
+	if k == nil || !k.Keep(p) {
+		*p = c.Clone(*p)
 	}
 }
 

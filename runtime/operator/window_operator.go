@@ -84,6 +84,7 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		if o.table, err = open(ctx, "window-contents", o.sel.Codec); err != nil {
 			return nil, err
 		}
+		o.c.keeper, _ = o.table.(state.Keeper[C])
 		o.drops = append(o.drops, o.table.DropNamespace)
 	}
 	if o.event, err = OpenTimers(ctx, "window-event-timers", o.sel.Codec); err != nil {

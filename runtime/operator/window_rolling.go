@@ -28,10 +28,11 @@ func Rolling[K comparable, T, A, R any](sel KeySelector[K, T], newFn func() Roll
 		if err != nil {
 			return nil, err
 		}
-		o := &rollingOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, f: newFn(), codec: codec, views: codec.Views(), out: r, table: t}
+		o := &rollingOp[K, T, A, R]{KeyedBase: KeyedBase{Ctx: ctx}, sel: sel, f: newFn(), codec: codec, views: codec.Views(), flat: !serde.Mutable(codec), out: r, table: t}
 		if results, err := serde.For[R](); err == nil && serde.Mutable(codec) && serde.Mutable(results) {
 			o.results = results
 		}
+		o.keeper, _ = t.(state.Keeper[A])
 		ctx.onKeyEnd(o.emit, nil)
 		return o, nil
 	})
@@ -39,13 +40,16 @@ func Rolling[K comparable, T, A, R any](sel KeySelector[K, T], newFn func() Roll
 
 type rollingOp[K comparable, T, A, R any] struct {
 	KeyedBase
-	sel   KeySelector[K, T]
-	f     RollingFunctions[K, T, A, R]
-	codec serde.Codec[A]
-	views bool
-	out   Receiver[R]
-	table state.Table[K, A]
-	last  lastRecord[K]
+	sel    KeySelector[K, T]
+	f      RollingFunctions[K, T, A, R]
+	codec  serde.Codec[A]
+	views  bool
+	flat   bool // as of contents
+	was    A
+	out    Receiver[R]
+	table  state.Table[K, A]
+	keeper state.Keeper[A] // nil when the table is none
+	last   lastRecord[K]
 	// results is set when they may share memory with accumulators, which go on changing.
 	results serde.Codec[R]
 }
@@ -64,9 +68,12 @@ func (o *rollingOp[K, T, A, R]) Process(v T, m Meta) error {
 	if err != nil {
 		return o.Ctx.wrap(err)
 	}
+	if o.views && o.flat {
+		o.was = *acc
+	}
 	o.f.Add(acc, v, !found)
-	if o.views {
-		*acc = o.codec.Clone(*acc)
+	if o.views && !(o.flat && sameBytes(acc, &o.was)) {
+		own(acc, o.keeper, o.codec)
 	}
 	if o.Ctx.Batch {
 		o.last = lastRecord[K]{k, m}

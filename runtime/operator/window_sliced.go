@@ -49,6 +49,7 @@ func newSliced[K comparable, T, C, R any](ctx *Context, out any, sel KeySelector
 		return nil, err
 	}
 	o.table = t
+	o.c.keeper, _ = t.(state.Keeper[C])
 	ctx.onKeyEnd(nil, func() { o.horizon, o.pending, o.cur.pending = MinWatermark, o.pending[:0], false })
 	o.env = windowEnv[K, R]{ctx: ctx, codec: sel.Codec, c: newCollector(ctx, o.out), clock: &o.clock, ns: func(w Window) state.Namespace { return w.Start }}
 	return o, nil

@@ -78,6 +78,8 @@ func throughputCases() []testCase {
 			events: map[string]int64{thalweg: 40 * million, peer: 6 * million}, local: pipe("window"), prepare: local},
 		{name: "exchange", title: "records of 200 B from one worker to another, over a connection (goal: 2 M a CPU second, 1 GB/s)", alone: true, parallelism: 1,
 			events: map[string]int64{thalweg: 50 * million}, prepare: exchange},
+		{name: "exchange-strings", title: "the same with structs of 200 B that hold strings, encoded and decoded", alone: true, parallelism: 1,
+			events: map[string]int64{thalweg: 20 * million}, prepare: exchange},
 		{name: "kafka", title: "(c) Kafka -> keyed window -> Kafka, exactly once, on YARN", goal: 2, parallelism: 2, backend: memory,
 			events: map[string]int64{thalweg: 4 * million, peer: 4 * million}, prepare: kafka},
 	}

@@ -221,6 +221,8 @@ type SinkContext struct {
 
 // SinkWriter writes records. All methods run on the task's goroutine.
 type SinkWriter[T any] interface {
+	// Write takes a record; ts is its event time in milliseconds, or NoTimestamp. Strings and byte slices inside may be views: they stay valid as
+	// long as the writer holds them, and hold a whole network buffer.
 	Write(v T, ts int64) error
 	// Flush makes sure that everything written so far reached the external system; called at each checkpoint's barrier and at the
 	// end of input.

@@ -17,8 +17,8 @@ type Aggregator[T, A, V any] interface {
 	Merge(a, b A) A
 }
 
-// Copier is a further method that an Aggregator may have. The strings and slices of a record are views, valid during Add only, so a window
-// copies an accumulator that has any after each Add. Where Copies returns true, Add itself copies what it keeps (strings.Clone), and only
+// Copier is a further method that an Aggregator may have. The strings and slices of a record may be views, which hold a whole network buffer,
+// so a window copies an accumulator that has any after each Add. Where Copies returns true, Add itself copies what it keeps (strings.Clone), and only
 // that: the way for accumulators that keep few of their records.
 type Copier interface{ Copies() bool }
 

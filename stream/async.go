@@ -10,7 +10,8 @@ import (
 )
 
 // AsyncFunction answers records by waiting for something else, many at once. newFn makes one instance per subtask; Async makes one of a
-// plain function. An AsyncFunction may also have OnTimeout (AsyncTimeout).
+// plain function. Its methods: Open(rt *TaskContext) error, Invoke(ctx context.Context, v T) ([]R, error), Close() error. It may also have those of
+// AsyncTimeout: OnTimeout(v T) ([]R, error) gives the results of a record whose time is up.
 type (
 	AsyncFunction[T, R any] = operator.AsyncFunction[T, R]
 	AsyncTimeout[T, R any]  = operator.AsyncTimeout[T, R]

@@ -7,7 +7,7 @@ import (
 
 // BroadcastProcessFunction is a function over a stream and a broadcast stream; KeyedBroadcastProcessFunction over a keyed stream and a
 // broadcast one, with state and timers of the key. Only ProcessBroadcastElement can change broadcast state. newFn makes one instance per
-// subtask. Their methods are those of ProcessFunction and KeyedProcessFunction, with ProcessElement(ctx *ReadOnlyContext (keyed:
+// subtask. Their methods are those of ProcessFunction (Open, Close) and KeyedProcessFunction (OnTimer, too), with ProcessElement(ctx *ReadOnlyContext (keyed:
 // *KeyedReadOnlyContext[K]), v T, out) and ProcessBroadcastElement(ctx *BroadcastContext (*KeyedBroadcastContext[K]), v B, out).
 type (
 	BroadcastProcessFunction[T, B, R any]                    = operator.BroadcastProcessFunction[T, B, R]
@@ -16,9 +16,14 @@ type (
 
 // These are what such functions work with.
 type (
-	ReadOnlyContext                     = operator.ReadOnlyContext
-	BroadcastContext                    = operator.BroadcastContext
-	KeyedReadOnlyContext[K comparable]  = operator.KeyedReadOnlyContext[K]
+	// ReadOnlyContext has BroadcastState(descriptor) (ReadOnlyBroadcastState, error), and the methods of ProcessContext.
+	ReadOnlyContext = operator.ReadOnlyContext
+	// BroadcastContext has BroadcastState(descriptor) (BroadcastState, error), and the methods of ProcessContext.
+	BroadcastContext = operator.BroadcastContext
+	// KeyedReadOnlyContext has BroadcastState(descriptor) (ReadOnlyBroadcastState, error), and the methods of KeyedContext.
+	KeyedReadOnlyContext[K comparable] = operator.KeyedReadOnlyContext[K]
+	// KeyedBroadcastContext has the methods of BroadcastContext, and ApplyToKeyedState(state, func(key K, state) error) error, which goes over
+	// all keys that have the state. There is no current key.
 	KeyedBroadcastContext[K comparable] = operator.KeyedBroadcastContext[K]
 )
 

@@ -6,7 +6,7 @@ import (
 )
 
 // CoProcessFunction is a function over two connected streams without keys; KeyedCoProcessFunction over two that are keyed alike, with
-// state and timers of the key. newFn makes one instance per subtask. Their methods are those of ProcessFunction and KeyedProcessFunction, with
+// state and timers of the key. newFn makes one instance per subtask. Their methods are those of ProcessFunction (Open, Close) and KeyedProcessFunction (OnTimer, too), with
 // ProcessFirst(ctx, v A, out) and ProcessSecond(ctx, v B, out) in place of ProcessElement.
 type (
 	CoProcessFunction[A, B, R any]                    = operator.CoProcessFunction[A, B, R]

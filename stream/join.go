@@ -7,7 +7,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
-// JoinContext is what a join's function gets with each pair.
+// JoinContext is what a join's function gets with each pair: LeftTime(), RightTime() and Time(), the later of both, all time.Time, and Output(tag, v).
 type JoinContext = operator.JoinContext
 
 // IntervalJoin joins this stream with another that is keyed alike: pairs of records of one key whose event times are within an interval of

@@ -20,8 +20,9 @@ type (
 	ProcessContext = operator.ProcessContext
 )
 
-// CheckpointedFunction and CheckpointListener are further methods that process functions of every kind may have: SnapshotState runs at
-// each checkpoint before operator state is stored, the others when it is known what became of it.
+// CheckpointedFunction and CheckpointListener are further methods that process functions of every kind may have: SnapshotState(checkpointID int64)
+// error runs at each checkpoint before operator state is stored, NotifyCheckpointComplete(checkpointID int64) error and
+// NotifyCheckpointAborted, which is alike, when it is known what became of it.
 type (
 	CheckpointedFunction = operator.CheckpointedFunction
 	CheckpointListener   = operator.CheckpointListener

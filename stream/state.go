@@ -16,7 +16,7 @@ type (
 	ReducingState[V any] = operator.ReducingState[V]
 	// AggregatingState has Get() (r R, found bool, err error), Add(v T), Clear().
 	AggregatingState[T, R any] = operator.AggregatingState[T, R]
-	// StateAggregator is what an AggregatingState adds up with.
+	// StateAggregator is what an AggregatingState adds up with: Create() A, Add(acc *A, v T), Result(acc A) R.
 	StateAggregator[T, A, R any] = operator.StateAggregator[T, A, R]
 	// KeyedState is any of them.
 	KeyedState = operator.KeyedState

@@ -129,20 +129,31 @@ func GlobalWindows() WindowAssigner {
 	return WindowAssigner{kind: operator.GlobalWindows, name: "GlobalWindows"}
 }
 
-// Trigger decides when a window is emitted; times are milliseconds. It is given as CustomTrigger(newFn). Embed TriggerBase in triggers
-// that do not merge and need few of the methods.
+// Trigger decides when a window is emitted; times are milliseconds since 1970. It is given as CustomTrigger(newFn). Embed TriggerBase in triggers
+// that do not merge and need few of the methods, which are: Open(rt *TriggerRuntime) error,
+// OnElement(v T, ts int64, w Window, ctx *TriggerContext) (TriggerResult, error),
+// OnEventTime(at int64, w Window, ctx *TriggerContext) (TriggerResult, error), OnProcessingTime, which is alike,
+// OnMerge(w Window, ctx *MergeContext) error, CanMerge() bool, Clear(w Window, ctx *TriggerContext) error.
 type Trigger[T any] = operator.Trigger[T]
 
 // What triggers work with.
 type (
-	TriggerBase                 = operator.TriggerBase
-	TriggerResult               = operator.TriggerResult
-	TriggerRuntime              = operator.TriggerRuntime
-	TriggerContext              = operator.TriggerContext
-	MergeContext                = operator.MergeContext
-	TriggerValueState[V any]    = operator.TriggerValueState[V]
+	// TriggerBase has all methods of Trigger but OnElement; they do nothing, and CanMerge is false.
+	TriggerBase = operator.TriggerBase
+	// TriggerResult is Continue, Fire, Purge or FireAndPurge.
+	TriggerResult = operator.TriggerResult
+	// TriggerRuntime is given to Open, where a trigger opens its state of a key and window: ValueState[V](name), ReducingState[V](name, fn).
+	TriggerRuntime = operator.TriggerRuntime
+	// TriggerContext has Watermark() and ProcessingTime(), both int64, and RegisterEventTimeTimer(at), DeleteEventTimeTimer(at),
+	// RegisterProcessingTimeTimer(at) and DeleteProcessingTimeTimer(at), which return an error.
+	TriggerContext = operator.TriggerContext
+	// MergeContext has the methods of TriggerContext, and MergeState(s TriggerReducingState) error.
+	MergeContext = operator.MergeContext
+	// TriggerValueState has Value() (v V, found bool, err error), Update(v), Clear().
+	TriggerValueState[V any] = operator.TriggerValueState[V]
+	// TriggerReducingState has Get() (v V, found bool, err error), Add(v) (V, error) with the result, Clear().
 	TriggerReducingState[V any] = operator.TriggerReducingState[V]
-	// Window is a window in milliseconds.
+	// Window is a window in milliseconds: fields Start and End, MaxTimestamp() int64 and Times() TimeWindow.
 	Window = operator.Window
 )
 
@@ -235,13 +246,17 @@ func CustomTrigger[T any](newFn func() Trigger[T]) WindowTrigger[T] {
 	return t
 }
 
-// Evictor removes records from a window when it is emitted, before or after the window function; times are milliseconds.
+// Evictor removes records from a window when it is emitted, before or after the window function; times are milliseconds since 1970. Its methods
+// return the records that stay: EvictBefore(elements []TimestampedValue[T], w Window, ctx *EvictorContext) []TimestampedValue[T], and
+// EvictAfter, which is alike.
 type Evictor[T any] = operator.Evictor[T]
 
 // What evictors work with.
 type (
+	// TimestampedValue has the fields Value T and Timestamp int64.
 	TimestampedValue[T any] = operator.TimestampedValue[T]
-	EvictorContext          = operator.EvictorContext
+	// EvictorContext has the fields Watermark and ProcessingTime, both int64.
+	EvictorContext = operator.EvictorContext
 )
 
 // WindowEvictor is an evictor of this package or one of the user's own.

@@ -10,6 +10,7 @@ import (
 )
 
 // TaggedUnion is a record of one of two streams that are joined in windows: triggers, evictors and gap functions of such windows see it.
+// It has the fields One A, Two B and Second bool, and the methods IsOne() and IsTwo().
 type TaggedUnion[A, B any] = operator.TaggedUnion[A, B]
 
 // Join joins this stream with another in windows: a.Join(b).Where(keyOfA).EqualTo(keyOfB).Window(assigner).Apply(fn) calls fn for each pair

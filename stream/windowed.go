@@ -10,14 +10,19 @@ import (
 )
 
 // ProcessWindowFunction is a function over the records of a window, or over the one value that they were aggregated to. newFn makes one
-// instance per subtask; embed PlainWindow in functions that hold nothing to open, clear or close.
+// instance per subtask; embed PlainWindow in functions that hold nothing to open, clear or close. Its methods, each of which returns an
+// error: Open(rt *WindowRuntimeContext[K]), Process(ctx *WindowContext[K], values iter.Seq[V], out *Collector[R]), Clear(ctx *WindowContext[K]),
+// which removes what the function keeps of a window beside its WindowValueStates, and Close().
 type ProcessWindowFunction[K comparable, V, R any] = operator.ProcessWindowFunction[K, V, R]
 
 // What window functions work with.
 type (
+	// WindowRuntimeContext is given to Open: it has WindowValueState[V](name), and the methods of RuntimeContext.
 	WindowRuntimeContext[K comparable] = operator.WindowRuntimeContext[K]
-	WindowContext[K comparable]        = operator.WindowContext[K]
-	WindowValueState[V any]            = operator.WindowValueState[V]
+	// WindowContext has Key() K, Window() TimeWindow, and the methods of ProcessContext.
+	WindowContext[K comparable] = operator.WindowContext[K]
+	// WindowValueState has Value() (v V, found bool, err error), Update(v), Clear(): of the key and window, and removed with the window.
+	WindowValueState[V any] = operator.WindowValueState[V]
 )
 
 // PlainWindow is embedded by window functions that hold nothing to open, clear or close.

@@ -170,10 +170,16 @@ func (b *Backend) fetchFile(ctx context.Context, f state.File, dir string) (err 
 	if !filepath.IsLocal(f.Key) || strings.ContainsAny(f.Key, `/\`) {
 		return fmt.Errorf("name of a file: %w", canonical.ErrCorrupt)
 	}
-	w, err := os.OpenFile(filepath.Join(dir, f.Key), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	path := filepath.Join(dir, f.Key)
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("a file twice: %w", canonical.ErrCorrupt)
+	}
+	file, err := vfs.Default.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
+	// What comes in goes on to the disk: a state larger than the container must not wait there as pages that cannot be taken back.
+	w := vfs.NewSyncingFile(volatileFile{file}, vfs.SyncingFileOptions{NoSyncOnClose: true, BytesPerSync: 1 << 20})
 	n, err := io.CopyBuffer(ctxWriter{ctx, w}, r, make([]byte, 256<<10))
 	if err == nil {
 		err = check(n)

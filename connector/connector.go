@@ -132,7 +132,8 @@ type ReaderContext struct {
 	CheckpointingEnabled bool
 }
 
-// Reader reads splits. All methods run on the task's goroutine; Poll must not block (fetching happens elsewhere).
+// Reader reads splits. All methods run on the task's goroutine; Poll must not block (fetching happens elsewhere). A panic there fails the
+// task. On a goroutine that a connector starts itself nobody else can recover: what may panic there must, or the process ends.
 type Reader[T any] interface {
 	Start(ctx context.Context) error
 	AddSplits(splits []Split) error

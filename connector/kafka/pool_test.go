@@ -12,6 +12,7 @@ import (
 	"github.com/thalweg/thalweg/connector/connectortest"
 	"github.com/thalweg/thalweg/connector/kafka"
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -159,6 +160,22 @@ func TestOverdueTransactionFailsTheCheckpointAndLosesNothing(t *testing.T) {
 				wantCommitted(t, c, topic, "a", "b", "c")
 				wantNoneOpen(t, c, topic, prefix)
 			})
+		}
+	})
+}
+
+// PartitionFunc runs on goroutines of the client, where nobody would recover.
+func TestPartitionFuncThatPanicsFailsTheJob(t *testing.T) {
+	kafkatest.Each(t, func(t *testing.T, c *kafkatest.Cluster) {
+		topic := c.Topic(t, 2)
+		for name, guarantee := range map[string]kafka.SinkOption{"at least once": kafka.AtLeastOnce(), "exactly once": kafka.ExactlyOnce(topic + "-")} {
+			r := connectortest.MustStartSink(t, kafka.Sink[string](text{}, kafka.Brokers(c.Brokers...), kafka.Topic(topic), guarantee,
+				kafka.PartitionFunc(func(string, []byte, int) int { panic("ouch") })), 1, nil, connectortest.SinkOptions{})
+			r.Write(0, "a")
+			_, err := r.TryCheckpoint(false)
+			if err == nil || !strings.Contains(err.Error(), "kafka.PartitionFunc: panic: ouch") || !strings.Contains(guard.Stack(err), "TestPartitionFuncThatPanics") {
+				t.Errorf("%s: got %v", name, err)
+			}
 		}
 	})
 }

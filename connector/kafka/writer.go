@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -38,12 +39,34 @@ func producerOptions(cfg *sinkConfig) []kgo.Opt {
 // valueContext carries a record's value to the partitioner.
 type valueContext[T any] struct {
 	context.Context
-	s *sink[T]
-	v T
+	s   *sink[T]
+	v   T
+	err error // of choose
 }
 
-// choose asks the user's function. The client fails a record whose partition does not exist.
-func (c *valueContext[T]) choose(r *Record, n int) int { return c.s.partition(c.v, r.Key, n) }
+// choose asks the user's function, on a goroutine of the client's. The client fails a record whose partition does not exist.
+func (c *valueContext[T]) choose(r *Record, n int) (p int) {
+	if c.err = guard.Run(func() error { p = c.s.partition(c.v, r.Key, n); return nil }); c.err != nil {
+		return -1
+	}
+	return p
+}
+
+// chosen is why the record has no partition, when that is the user's function; else err.
+func (c *valueContext[T]) chosen(err error) error {
+	if c.err != nil {
+		return fmt.Errorf("kafka.PartitionFunc: %w", c.err)
+	}
+	return err
+}
+
+// cause is why a record was not written.
+func cause(r *Record, err error) error {
+	if c, ok := r.Context.(interface{ chosen(error) error }); ok {
+		return c.chosen(err)
+	}
+	return err
+}
 
 // encoder turns values into records. Records and their buffers are used again once they are acknowledged; there are never more of them than
 // the client buffers. (A sync.Pool is emptied by each collection of garbage, which here means new records in the tens of thousands.)
@@ -126,7 +149,7 @@ func (e *encoder[T]) produce(cl *kgo.Client, v T, ts int64, done func(*Record, e
 	}
 	ctx := e.ctx
 	if s.partition != nil {
-		ctx = &valueContext[T]{e.ctx, s, v}
+		ctx = &valueContext[T]{Context: e.ctx, s: s, v: v}
 	}
 	cl.Produce(ctx, rec, done)
 	return nil
@@ -183,7 +206,7 @@ func newWriter[T any](s *sink[T], ctx connector.SinkContext) (*writer[T], error)
 	w.done = func(r *Record, err error) {
 		if err != nil {
 			w.enc.m.failed.Add(1)
-			first := fmt.Errorf("kafka: write %sto topic %q: %w", called(r), r.Topic, advise(err)) // not err: its address would put each call's err on the heap
+			first := fmt.Errorf("kafka: write %sto topic %q: %w", called(r), r.Topic, advise(cause(r, err))) // not err: its address would put each call's err on the heap
 			w.err.CompareAndSwap(nil, &first)
 			return
 		}
@@ -256,7 +279,7 @@ func newTxnWriter[T any](s *sink[T], ctx connector.SinkContext, pool *txnPool, r
 		owner := w.owner.Load()
 		if err != nil {
 			w.enc.m.failed.Add(1)
-			owner.failed(fmt.Errorf("kafka: write %sto topic %q in transaction %q: %w", called(r), r.Topic, owner.id, s.cfg.blame(err)))
+			owner.failed(fmt.Errorf("kafka: write %sto topic %q in transaction %q: %w", called(r), r.Topic, owner.id, s.cfg.blame(cause(r, err))))
 			return
 		}
 		owner.acked(r)

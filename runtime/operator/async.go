@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/serde"
 )
 
@@ -86,7 +88,7 @@ type asyncEntry[T, R any] struct {
 	v       T
 	m       Meta
 	segment *asyncSegment[T, R]
-	once    sync.Once // the first answer counts: results, failure or time-out
+	taken   atomic.Bool // the first answer counts: results, failure or time-out
 	cancel  context.CancelFunc
 	timer   *time.Timer
 	// Set by the answer, read by the task's goroutine once the entry is in answered.
@@ -117,8 +119,9 @@ type asyncOp[T, R any] struct {
 
 	life   context.Context
 	end    context.CancelFunc
-	calls  sync.WaitGroup
-	signal chan struct{} // something is in answered
+	calls  sync.WaitGroup // goroutines that call the function, and timers
+	asked  atomic.Int64   // calls of the function that have not returned
+	signal chan struct{}  // something is in answered
 
 	mu       sync.Mutex
 	answered []*asyncEntry[T, R]
@@ -174,12 +177,18 @@ func (o *asyncOp[T, R]) Process(v T, m Meta) error {
 	e.cancel = cancel
 	o.calls.Add(1)
 	e.timer = time.AfterFunc(o.opts.Timeout, func() { o.timeout(e) })
+	o.asked.Add(1)
 	o.calls.Go(func() {
-		results, err := o.attempts(ctx, v)
-		if ctx.Err() != nil && o.life.Err() == nil { // the timer answers
-			return
-		}
-		o.answer(e, func() ([]R, error) { return results, err })
+		var results []R
+		guard.Call(func() (err error) {
+			results, err = o.attempts(ctx, v)
+			return err
+		}, func(err error) {
+			o.asked.Add(-1)
+			if ctx.Err() == nil || o.life.Err() != nil { // else the timer answers
+				o.answer(e, results, err)
+			}
+		})
 	})
 	return nil
 }
@@ -187,7 +196,11 @@ func (o *asyncOp[T, R]) Process(v T, m Meta) error {
 // attempts calls the function until its outcome counts.
 func (o *asyncOp[T, R]) attempts(ctx context.Context, v T) ([]R, error) {
 	for n := 1; ; n++ {
-		results, err := guarded(func() ([]R, error) { return o.fn.Invoke(ctx, v) })
+		var results []R
+		err := guard.Run(func() (err error) {
+			results, err = o.fn.Invoke(ctx, v)
+			return err
+		})
 		if ctx.Err() != nil || !o.opts.Retry.again(n, results, err) {
 			return results, err
 		}
@@ -201,41 +214,42 @@ func (o *asyncOp[T, R]) attempts(ctx context.Context, v T) ([]R, error) {
 
 func (o *asyncOp[T, R]) timeout(e *asyncEntry[T, R]) {
 	defer o.calls.Done()
-	o.answer(e, func() ([]R, error) {
-		if o.onTimeout != nil {
-			return guarded(func() ([]R, error) { return o.onTimeout.OnTimeout(e.v) })
-		}
-		return nil, fmt.Errorf("%w (%v)", ErrAsyncTimeout, o.opts.Timeout)
-	})
+	if !e.taken.CompareAndSwap(false, true) {
+		return
+	}
+	if o.onTimeout == nil {
+		o.leave(e, nil, fmt.Errorf("%w (%v)", ErrAsyncTimeout, o.opts.Timeout))
+		return
+	}
+	var results []R
+	guard.Call(func() (err error) {
+		results, err = o.onTimeout.OnTimeout(e.v)
+		return err
+	}, func(err error) { o.leave(e, results, err) })
 }
 
-// guarded turns a panic of user code on a goroutine of ours into an error.
-func guarded[R any](fn func() ([]R, error)) (results []R, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = Panicked("", r)
-		}
-	}()
-	return fn()
+// answer takes an entry's outcome, if it is the first.
+func (o *asyncOp[T, R]) answer(e *asyncEntry[T, R], results []R, err error) {
+	if e.taken.CompareAndSwap(false, true) {
+		o.leave(e, results, err)
+	}
 }
 
-// answer takes an entry's first outcome and lets the task's goroutine know.
-func (o *asyncOp[T, R]) answer(e *asyncEntry[T, R], outcome func() ([]R, error)) {
-	e.once.Do(func() {
-		e.results, e.err = outcome()
-		o.mu.Lock()
-		o.answered = append(o.answered, e)
-		post := !o.posted
-		o.posted = true
-		o.mu.Unlock()
-		select {
-		case o.signal <- struct{}{}:
-		default:
-		}
-		if post {
-			o.ctx.Post(o.drain)
-		}
-	})
+// leave lets the task's goroutine know of the outcome of an entry that the caller has taken.
+func (o *asyncOp[T, R]) leave(e *asyncEntry[T, R], results []R, err error) {
+	e.results, e.err = results, err
+	o.mu.Lock()
+	o.answered = append(o.answered, e)
+	post := !o.posted
+	o.posted = true
+	o.mu.Unlock()
+	select {
+	case o.signal <- struct{}{}:
+	default:
+	}
+	if post {
+		o.ctx.Post(o.drain)
+	}
 }
 
 // drain emits what may leave; task's goroutine.
@@ -353,7 +367,35 @@ func (o *asyncOp[T, R]) Close() error {
 			o.calls.Done()
 		}
 	}
-	o.calls.Wait()
+	o.waitForCalls()
 	o.ctx.Enter()
 	return o.ctx.wrap(o.fn.Close())
+}
+
+// lastCalls is how long the operator waits at a clean end for calls whose records were answered by their time-outs. Their ctx has ended.
+var lastCalls = 5 * time.Second
+
+// waitForCalls waits for the calls that have not returned. At a clean end it leaves the rest to themselves, as Flink does: they owe nothing,
+// and end with the process. A task that failed or was cancelled waits: when that takes too long, its worker is ended with them, so that no
+// call of it goes on beside the task that takes its place.
+func (o *asyncOp[T, R]) waitForCalls() {
+	if o.ctx.Services.Context().Err() != nil {
+		o.calls.Wait()
+		return
+	}
+	returned := make(chan struct{})
+	go func() { // ends with the last call
+		defer close(returned)
+		o.calls.Wait()
+	}()
+	late := time.NewTimer(lastCalls)
+	defer late.Stop()
+	select {
+	case <-returned:
+	case <-o.ctx.Services.Context().Done():
+		<-returned
+	case <-late.C:
+		o.ctx.Logger.Warn().Str("operator", o.ctx.Describe()).Int64("calls", o.asked.Load()).
+			Msg("calls of the asynchronous function have not returned, though their time is up and their context has ended; they are left to themselves until the process ends")
+	}
 }

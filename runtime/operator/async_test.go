@@ -1,9 +1,11 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/runtime/graph"
 )
 
@@ -275,6 +278,7 @@ func (a askedWithTimeout) OnTimeout(v int64) ([]string, error) { return a.timeou
 func TestAsyncWaitFailures(t *testing.T) {
 	never := make(chan struct{})
 	deaf := func(context.Context, int64) ([]string, error) { <-never; return nil, nil }
+	answers := func(context.Context, int64) ([]string, error) { return []string{"at last"}, nil }
 	attempts := 0
 	flaky := func(context.Context, int64) ([]string, error) {
 		if attempts++; attempts < 3 {
@@ -296,6 +300,12 @@ func TestAsyncWaitFailures(t *testing.T) {
 		{"a time-out with a handler", "", askedWithTimeout{asked{deaf, func(v int64) ([]string, error) { return []string{"at last"}, nil }}}, short, AsyncRetry[string]{}},
 		{"a handler that fails", "no answer, no default", askedWithTimeout{asked{deaf, func(v int64) ([]string, error) { return nil, errors.New("no answer, no default") }}}, short, AsyncRetry[string]{}},
 		{"retries until it works", "", asked{invoke: flaky}, long, retry},
+		{"a panic in OnError", "panic: boom", asked{invoke: flaky}, long, AsyncRetry[string]{MaxAttempts: 3, Delay: retry.Delay, OnError: func(error) bool { panic("boom") }}},
+		{"a panic in OnResult", "panic: boom", asked{invoke: answers}, long, AsyncRetry[string]{MaxAttempts: 3, Delay: retry.Delay, OnResult: func([]string) bool { panic("boom") }}},
+		{"a panic in Delay", "panic: boom", asked{invoke: flaky}, long, AsyncRetry[string]{MaxAttempts: 3, Delay: func(int) time.Duration { panic("boom") }}},
+		{"a panic in a handler", "panic: boom", askedWithTimeout{asked{deaf, func(int64) ([]string, error) { panic("boom") }}}, short, AsyncRetry[string]{}},
+		{"a function that ends its goroutine", guard.ErrExit.Error(), asked{invoke: func(context.Context, int64) ([]string, error) { runtime.Goexit(); return nil, nil }}, long, AsyncRetry[string]{}},
+		{"a handler that ends its goroutine", guard.ErrExit.Error(), askedWithTimeout{asked{deaf, func(int64) ([]string, error) { runtime.Goexit(); return nil, nil }}}, short, AsyncRetry[string]{}},
 		{"retries are bounded", "still away", asked{invoke: func(context.Context, int64) ([]string, error) { return nil, errors.New("still away") }}, long, retry},
 		{"retries end at the time-out", ErrAsyncTimeout.Error(), asked{invoke: func(context.Context, int64) ([]string, error) { return nil, errors.New("away") }}, short,
 			AsyncRetry[string]{MaxAttempts: 1 << 30, Delay: func(int) time.Duration { return time.Millisecond }}},
@@ -314,6 +324,8 @@ func TestAsyncWaitFailures(t *testing.T) {
 				t.Errorf("got %v", a.out.got)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("got %v, want %q", err, c.want)
+			case strings.Contains(c.want, "boom") && !strings.Contains(guard.Stack(err), "TestAsyncWaitFailures"):
+				t.Errorf("the panic's stack is not told: %q", guard.Stack(err))
 			}
 			if c.timeout == short && c.name != "retries end at the time-out" {
 				go func() { time.AfterFunc(time.Millisecond, func() { never <- struct{}{} }) }() // let it go, for Close
@@ -323,4 +335,50 @@ func TestAsyncWaitFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Records that OnTimeout answered are done: calls that never return do not keep the job from ending, and the log tells of them. A task that
+// failed waits for them, which is what its worker is ended for.
+func TestAsyncWaitEndsWithoutCallsThatNeverReturn(t *testing.T) {
+	defer func(d time.Duration) { lastCalls = d }(lastCalls)
+	lastCalls = 10 * time.Millisecond
+	let := make(chan struct{})
+	fn := askedWithTimeout{asked{func(context.Context, int64) ([]string, error) { <-let; return nil, nil }, func(int64) ([]string, error) { return []string{"late"}, nil }}}
+	a := openAsync(t, fn, AsyncOptions[string]{Timeout: time.Millisecond, Capacity: 1}, metadata.Subtask{})
+	var log bytes.Buffer
+	o := a.op.(*asyncOp[int64, string])
+	o.ctx.Logger = zerolog.New(&log)
+	for v := range int64(3) {
+		if err := a.in.Process(v, Meta{TS: NoTimestamp}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.op.EndInput(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.op.Close(); err != nil || len(a.out.got) != 3 {
+		t.Fatalf("%d results, %v", len(a.out.got), err)
+	}
+	if !strings.Contains(log.String(), `"operator":"ask, subtask 1/1"`) || !strings.Contains(log.String(), `"calls":3`) {
+		t.Fatalf("the log says %q", log.String())
+	}
+	life, fail := context.WithCancel(context.Background())
+	a = openAsync(t, fn, AsyncOptions[string]{Timeout: time.Hour, Capacity: 1}, metadata.Subtask{})
+	a.desk.ctx = life
+	if err := a.in.Process(1, Meta{TS: NoTimestamp}); err != nil {
+		t.Fatal(err)
+	}
+	fail()
+	closed := make(chan error, 1)
+	go func() { closed <- a.op.Close() }()
+	select {
+	case err := <-closed:
+		t.Fatalf("a failed task leaves its calls behind: %v", err)
+	case <-time.After(10 * lastCalls):
+	}
+	close(let)
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	o.calls.Wait()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/guard"
 )
 
 const (
@@ -315,11 +316,8 @@ func (l *commitLoop) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case c := <-l.work:
-			if len(c.Items) > 0 {
-				if err := l.c.Commit(ctx, c.Items, false); err != nil {
-					l.svc.Fail(l.wrap(fmt.Errorf("commit checkpoint %d: %w", c.Checkpoint, err)))
-					return
-				}
+			if !l.commit(ctx, c) {
+				return
 			}
 			l.svc.Post(func() error {
 				l.open--
@@ -328,6 +326,19 @@ func (l *commitLoop) run(ctx context.Context) {
 			})
 		}
 	}
+}
+
+// commit reports whether it went well; if not, the task fails.
+func (l *commitLoop) commit(ctx context.Context, c committables) (ok bool) {
+	if len(c.Items) == 0 {
+		return true
+	}
+	guard.Call(func() error { return l.c.Commit(ctx, c.Items, false) }, func(err error) {
+		if ok = err == nil; !ok {
+			l.svc.Fail(l.wrap(fmt.Errorf("commit checkpoint %d: %w", c.Checkpoint, err)))
+		}
+	})
+	return ok
 }
 
 func (l *commitLoop) close() error {

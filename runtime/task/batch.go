@@ -192,7 +192,7 @@ func (t *Task) prepareCommits(b operator.Barrier) error {
 		parts[i] = s
 	}
 	ack := &pb.CheckpointAck{ExecutionId: t.d.Execution.String(), CheckpointId: b.ID}
-	t.snapshots.start(t.ctx, b.ID, func(ctx context.Context) { t.upload(ctx, b, parts, ack) }, t.mail.notify)
+	t.write(b, parts, ack)
 	t.log.Debug().Dur("after", time.Since(t.metrics.started)).Msg("commits prepared")
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -50,18 +51,22 @@ func (s *snapshots) abortAll() {
 
 func (s *snapshots) wait() { s.wg.Wait() }
 
-func (s *snapshots) start(parent context.Context, id int64, run func(ctx context.Context), after func()) {
+func (s *snapshots) start(parent context.Context, id int64, run func(ctx context.Context) error, failed func(error), after func()) {
 	ctx, cancel := context.WithCancel(parent)
 	s.mu.Lock()
 	s.running[id] = cancel
 	s.mu.Unlock()
 	s.wg.Go(func() {
-		run(ctx)
-		cancel()
-		s.mu.Lock()
-		delete(s.running, id)
-		s.mu.Unlock()
-		after()
+		guard.Call(func() error { return run(ctx) }, func(err error) {
+			if err != nil && ctx.Err() == nil {
+				failed(err)
+			}
+			cancel()
+			s.mu.Lock()
+			delete(s.running, id)
+			s.mu.Unlock()
+			after()
+		})
 	})
 }
 
@@ -193,8 +198,16 @@ func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration) error {
 	}
 	ack := &pb.CheckpointAck{ExecutionId: t.d.Execution.String(), CheckpointId: b.ID, AlignmentMs: alignment.Milliseconds(),
 		StartDelayMs: max(0, start.UnixMilli()-b.Timestamp-alignment.Milliseconds()), SyncMs: time.Since(start).Milliseconds()}
-	t.snapshots.start(t.ctx, b.ID, func(ctx context.Context) { t.upload(ctx, b, parts, ack) }, t.mail.notify)
+	t.write(b, parts, ack)
 	return nil
+}
+
+// write starts the asynchronous part.
+func (t *Task) write(b operator.Barrier, parts []operator.Snapshot, ack *pb.CheckpointAck) {
+	t.snapshots.start(t.ctx, b.ID, func(ctx context.Context) error { return t.upload(ctx, b, parts, ack) }, func(err error) {
+		t.log.Warn().Err(err).Int64("checkpoint_id", b.ID).Msg("checkpoint not written")
+		t.decline(b.ID, err)
+	}, t.mail.notify)
 }
 
 func discard(parts []operator.Snapshot) {
@@ -205,8 +218,8 @@ func discard(parts []operator.Snapshot) {
 	}
 }
 
-// upload is the asynchronous part.
-func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.Snapshot, ack *pb.CheckpointAck) {
+// upload is the asynchronous part. What it returns declines the checkpoint.
+func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.Snapshot, ack *pb.CheckpointAck) error {
 	start := time.Now()
 	sink := storage.NewSink(t.env.FS, b.Exclusive, b.Shared, int64(config.MemoryThreshold.Value(t.env.Config)))
 	var out metadata.Task
@@ -225,11 +238,7 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 					rest.Discard()
 				}
 				discard(parts[i+1:])
-				if ctx.Err() == nil {
-					t.log.Warn().Err(err).Int64("checkpoint_id", b.ID).Msg("checkpoint not written")
-					t.decline(b.ID, fmt.Errorf("%s: write checkpoint %d: %w", t.ctxs[i].Describe(), b.ID, err))
-				}
-				return
+				return fmt.Errorf("%s: write checkpoint %d: %w", t.ctxs[i].Describe(), b.ID, err)
 			}
 			ack.Size += h.Size
 			ack.NewSize += h.New
@@ -241,18 +250,17 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 	}
 	enc, err := metadata.EncodeTask(out)
 	if err != nil {
-		t.decline(b.ID, err)
-		return
+		return err
 	}
 	ack.State, ack.AsyncMs = enc, time.Since(start).Milliseconds()
 	t.env.Report.Ack(ack)
+	return nil
 }
 
 func writeSnapshot(ctx context.Context, s state.Snapshot, sink state.Sink) (h state.Handle, err error) {
-	defer func() {
-		if r := recover(); r != nil { // a user codec may panic
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
-	return s.Write(ctx, sink)
+	err = guard.Run(func() (err error) { // a user codec may panic
+		h, err = s.Write(ctx, sink)
+		return err
+	})
+	return h, err
 }

@@ -1,11 +1,13 @@
 package task
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
@@ -22,7 +24,7 @@ type metrics struct {
 
 	mu       sync.Mutex
 	counters []*counter
-	gauges   []gauge
+	gauges   []*gauge
 }
 
 type counter struct {
@@ -78,7 +80,7 @@ func (o operatorMetrics) Counter(name string) connector.Counter {
 
 func (o operatorMetrics) Gauge(name string, fn func() float64) {
 	o.m.mu.Lock()
-	o.m.gauges = append(o.m.gauges, gauge{o.op, o.opN, name, fn})
+	o.m.gauges = append(o.m.gauges, &gauge{o.op, o.opN, name, fn})
 	o.m.mu.Unlock()
 }
 
@@ -102,13 +104,48 @@ func (t *Task) Metrics() *pb.TaskMetrics {
 	out.IdleMs, out.BackpressuredMs = idle/1e6, blocked/1e6
 	out.BusyMs = max(0, (total-idle-blocked)/1e6)
 	m.mu.Lock()
-	counters, gauges := m.counters, m.gauges
+	counters := m.counters
 	m.mu.Unlock()
 	for _, c := range counters {
 		out.Metrics = append(out.Metrics, &pb.Metric{OperatorId: c.op.String(), OperatorName: c.opN, Name: c.name, Value: float64(c.n.Load()), Counter: true})
 	}
-	for _, g := range gauges {
-		out.Metrics = append(out.Metrics, &pb.Metric{OperatorId: g.op.String(), OperatorName: g.opN, Name: g.name, Value: g.fn()})
-	}
+	out.Metrics = append(out.Metrics, t.gauges()...)
 	return out
+}
+
+// gauges asks all gauges, on a goroutine that one of them may end. One that panics, or ends it, is told of and not asked again.
+func (t *Task) gauges() (out []*pb.Metric) {
+	m := t.metrics
+	m.mu.Lock()
+	gauges := slices.Clone(m.gauges)
+	m.mu.Unlock()
+	if len(gauges) == 0 {
+		return nil
+	}
+	var asked *gauge
+	done := make(chan struct{})
+	go guard.Call(func() error {
+		for _, asked = range gauges {
+			v := asked.fn()
+			out = append(out, &pb.Metric{OperatorId: asked.op.String(), OperatorName: asked.opN, Name: asked.name, Value: v})
+		}
+		return nil
+	}, func(err error) {
+		defer close(done)
+		if err != nil && m.drop(asked) {
+			t.log.Warn().Err(err).Str("operator", asked.opN).Str("gauge", asked.name).Str("detail", guard.Stack(err)).
+				Msg("a gauge failed; it is dropped until the task is started again")
+		}
+	})
+	<-done
+	return out
+}
+
+// drop reports whether the gauge was still there.
+func (m *metrics) drop(g *gauge) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(m.gauges)
+	m.gauges = slices.DeleteFunc(m.gauges, func(x *gauge) bool { return x == g })
+	return len(m.gauges) < n
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -137,15 +138,19 @@ func (t *Task) Finish() {
 // Run runs the task until it has finished, failed or was cancelled, and reports each state.
 func (t *Task) Run() {
 	defer close(t.done)
-	reported := false
-	defer func() {
-		if !reported { // the goroutine ends without a panic
+	guard.Call(func() error {
+		t.env.Report.State(t.d.Execution, pb.TaskState_INITIALIZING, nil)
+		t.end(t.run())
+		return nil
+	}, func(err error) {
+		switch {
+		case err == nil:
+		case errors.Is(err, guard.ErrExit):
 			t.end(fmt.Errorf("user code of operator %s ended the task's goroutine (runtime.Goexit, which testing's FailNow and the like call)", t.current()))
+		default: // in the end itself
+			t.end(fmt.Errorf("operator %s: while the task ends: %w", t.current(), err))
 		}
-	}()
-	t.env.Report.State(t.d.Execution, pb.TaskState_INITIALIZING, nil)
-	t.end(t.run())
-	reported = true
+	})
 }
 
 // end releases what the task holds and reports its last state.
@@ -176,9 +181,7 @@ func (t *Task) run() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			p := operator.Panicked(t.current(), r)
-			if t.source != nil {
-				p.Reading = t.source.Position()
-			}
+			p.Reading = t.position()
 			err = p
 		}
 		if cause := context.Cause(t.ctx); cause != nil && err != nil {
@@ -190,6 +193,7 @@ func (t *Task) run() (err error) {
 	}
 	t.composed.Store(true)
 	for i := len(t.ops) - 1; i >= 0; i-- {
+		t.mark.Current = i
 		if err := t.ops[i].Open(t.ctx); err != nil {
 			return fmt.Errorf("open: %w", err)
 		}
@@ -211,6 +215,17 @@ func (t *Task) current() string {
 		return t.ctxs[i].Describe()
 	}
 	return t.d.Vertex.Name
+}
+
+// position is where the source reads, "" when it does not say.
+func (t *Task) position() (pos string) {
+	if t.source == nil {
+		return ""
+	}
+	if err := guard.Run(func() error { pos = t.source.Position(); return nil }); err != nil {
+		return fmt.Sprintf("a position that could not be told (%v)", err)
+	}
+	return pos
 }
 
 // closeAll closes the operators at a clean end, while the task's context lives: what a function's Close does may count (a last write), so
@@ -364,13 +379,14 @@ func (t *Task) cleanup(err error) {
 }
 
 // closeOperator closes an operator; a panic in user code there must not take the worker down.
-func (t *Task) closeOperator(o operator.Operator) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("while closing: %w", operator.Panicked(t.current(), r))
+func (t *Task) closeOperator(o operator.Operator) error {
+	if err := guard.Run(o.Close); err != nil {
+		if guard.Stack(err) != "" {
+			return fmt.Errorf("%s: while closing: %w\n%s", t.current(), err, guard.Stack(err))
 		}
-	}()
-	return o.Close()
+		return err
+	}
+	return nil
 }
 
 func (t *Task) describe(err error) *pb.Failure {
@@ -388,10 +404,8 @@ func (t *Task) describe(err error) *pb.Failure {
 		f.Kind = "connection"
 	case errors.As(err, &u):
 		f.Operator = u.Operator
-		if t.source != nil {
-			if pos := t.source.Position(); pos != "" {
-				f.Detail = "while reading " + pos
-			}
+		if pos := t.position(); pos != "" {
+			f.Detail = "while reading " + pos
 		}
 	}
 	if errors.As(err, &fatal) {

@@ -15,6 +15,7 @@ import (
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -37,22 +38,34 @@ func RunCoordinator(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.Pro
 	var wg sync.WaitGroup
 	wg.Go(func() { received <- c.receive(ctx) })
 	var err error
-loop:
-	for {
-		select {
-		case fn := <-c.events:
-			fn()
-		case err = <-received:
-			break loop
-		case <-ctx.Done():
-			break loop
-		}
+	for over := false; !over; { // again when user code ended the loop's goroutine
+		ended := make(chan struct{})
+		go guard.Call(func() error { err = c.loop(ctx, received); over = true; return nil }, func(err error) {
+			defer close(ended)
+			if err != nil {
+				c.fail(c.running.Name, fmt.Errorf("operator %s: enumerator or preflight check: %w", where(c.running), err), false)
+			}
+		})
+		<-ended
 	}
 	c.stopAll()
 	link.Close(context.Cause(ctx))
 	cancel()
 	wg.Wait()
 	return err
+}
+
+func (c *coordinators) loop(ctx context.Context, received <-chan error) error {
+	for {
+		select {
+		case fn := <-c.events:
+			fn()
+		case err := <-received:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 type coordinators struct {
@@ -63,6 +76,7 @@ type coordinators struct {
 	log     zerolog.Logger
 	events  chan func() // everything below belongs to the loop that runs these
 	all     []*enumerator
+	running graph.Operator // whose code runs, or ran last
 	checked bool
 	align   alignment.Groups
 }
@@ -90,7 +104,8 @@ func (c *coordinators) receive(ctx context.Context) error {
 func (c *coordinators) send(m *pb.CoordinatorUp) { _ = c.link.Send(m) } // the end of the link ends the loop
 
 func (c *coordinators) fail(op string, err error, fatal bool) {
-	c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Failure{Failure: &pb.Failure{Message: err.Error(), Kind: "coordinator", Operator: op, Fatal: fatal}}})
+	c.send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Failure{Failure: &pb.Failure{
+		Message: err.Error(), Kind: "coordinator", Operator: op, Detail: guard.Stack(err), Fatal: fatal}}})
 }
 
 func (c *coordinators) handle(ctx context.Context, m *pb.CoordinatorDown) {
@@ -144,10 +159,11 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 			if p, ok := m.GetParallelism()[op.ID.String()]; ok {
 				par = int(p)
 			}
+			c.running = op
 			log := c.log.With().Str("operator", op.Name).Str("uid", op.UID).Logger()
 			if !c.checked {
 				env.Parallelism, env.Logger = par, log
-				if err := safely(func() error { return half.Preflight(ctx, env) }); err != nil {
+				if err := guard.Run(func() error { return half.Preflight(ctx, env) }); err != nil {
 					c.fail(op.Name, fmt.Errorf("operator %s: %w", where(op), err), true)
 					return
 				}
@@ -155,9 +171,9 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 			if !meant(op.ID) {
 				continue
 			}
-			e := &enumerator{c: c, id: op.ID, attempt: m.GetAttempt(), name: op.Name, where: where(op), parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
+			e := &enumerator{c: c, op: op, id: op.ID, attempt: m.GetAttempt(), name: op.Name, where: where(op), parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
 			e.ctx, e.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each enumerator
-			err := safely(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
+			err := guard.Run(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
 			if err != nil {
 				e.cancel()
 				c.fail(op.Name, fmt.Errorf("operator %s: %w", where(op), err), false)
@@ -192,7 +208,8 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 func (c *coordinators) snapshot(id int64) {
 	s := &pb.CoordinatorSnapshot{CheckpointId: id, States: map[string][]byte{}}
 	for _, e := range c.all {
-		err := safely(func() error {
+		c.running = e.op
+		err := guard.Run(func() error {
 			b, err := e.e.Snapshot(id)
 			s.States[e.id.String()] = b
 			return err
@@ -215,7 +232,8 @@ func (c *coordinators) stop(which func(graph.OperatorID) bool) {
 		}
 		stopped = append(stopped, e)
 		e.cancel()
-		if err := safely(e.e.Close); err != nil {
+		c.running = e.op
+		if err := guard.Run(e.e.Close); err != nil {
 			c.log.Debug().Err(err).Str("operator", e.name).Msg("close enumerator")
 		}
 		e.closed = true
@@ -226,19 +244,10 @@ func (c *coordinators) stop(which func(graph.OperatorID) bool) {
 	c.all = left
 }
 
-// safely turns a panic of user code into an error.
-func safely(fn func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = operator.Panicked("", r)
-		}
-	}()
-	return fn()
-}
-
 // enumerator is one source's half; it implements connector.EnumeratorContext.
 type enumerator struct {
 	c           *coordinators
+	op          graph.Operator
 	id          graph.OperatorID
 	attempt     int32 // of its readers
 	name        string
@@ -289,7 +298,8 @@ func (e *enumerator) reported(subtask int, watermark int64) {
 }
 
 func (e *enumerator) guard(fn func() error) {
-	if err := safely(fn); err != nil {
+	e.c.running = e.op
+	if err := guard.Run(fn); err != nil {
 		e.Fail(err)
 	}
 }
@@ -396,7 +406,13 @@ func (e *enumerator) Async(period time.Duration, work func(context.Context) (any
 	e.wg.Go(func() {
 		for {
 			var r any
-			err := safely(func() (err error) { r, err = work(e.ctx); return err })
+			var err error
+			worked := make(chan struct{})
+			go guard.Call(func() (err error) { r, err = work(e.ctx); return err }, func(outcome error) {
+				defer close(worked)
+				err = outcome
+			})
+			<-worked
 			select {
 			case e.c.events <- func() {
 				if !e.closed {

@@ -172,8 +172,8 @@ type (
 		After   time.Duration
 		Jitter  float64
 	}
-	// FailureRecorded is for the exception history; Root is the one that made the job leave RUNNING. A second root in a row is the
-	// cause of the first, and takes its place.
+	// FailureRecorded is for the exception history; Root is the one that made the job leave RUNNING. A broken connection is told of as root
+	// when all tasks have ended and nothing explained it; a second root in a row is the cause of such a first, and takes its place.
 	FailureRecorded struct {
 		Failure Failure
 		Root    bool

@@ -67,7 +67,7 @@ func (s *Scheduler) fail(f Failure, x *Execution, hit ...*stage) {
 		s.explained(&f)
 		return
 	}
-	s.emit(FailureRecorded{f, root})
+	s.record(f, root)
 	if !root {
 		if f.Fatal {
 			s.giveUp(&f)
@@ -97,6 +97,33 @@ func (s *Scheduler) fail(f Failure, x *Execution, hit ...*stage) {
 	s.checkEnd()
 }
 
+// record tells of a failure. A broken connection as root is held back, and what follows with it: it shows that its other end failed, and
+// tasks see it before that failure is known. Its place goes to the cause (explained); when all tasks have ended without one, it is the root.
+func (s *Scheduler) record(f Failure, root bool) {
+	if root && f.Kind == "connection" || len(s.held) > 0 {
+		s.held = append(s.held, FailureRecorded{f, root})
+		return
+	}
+	s.emit(FailureRecorded{f, root})
+}
+
+// tell tells of what was held back.
+func (s *Scheduler) tell() {
+	for _, f := range s.held {
+		s.emit(f)
+	}
+	s.held = nil
+}
+
+// cause tells of the root, with what was held back as its company.
+func (s *Scheduler) cause(f Failure) {
+	s.emit(FailureRecorded{f, true})
+	for i := range s.held {
+		s.held[i].Root = false
+	}
+	s.tell()
+}
+
 // explained makes f the root in place of the broken connection that it caused, and decides anew: what it says about a restart may be
 // something else, such as a pause where the end of a process needs none.
 func (s *Scheduler) explained(f *Failure) {
@@ -104,7 +131,7 @@ func (s *Scheduler) explained(f *Failure) {
 	s.root, s.counted = f, f.TaskManager
 	if s.state != JobRestarting {
 		f.Detail = join(f.Detail, was.Detail) // says why there is no restart
-		s.emit(FailureRecorded{*f, true})
+		s.cause(*f)
 		return
 	}
 	s.cfg.Strategy = s.decided
@@ -112,7 +139,7 @@ func (s *Scheduler) explained(f *Failure) {
 	if !ok {
 		f.Detail = join(f.Detail, "No restart: "+why+".")
 	}
-	s.emit(FailureRecorded{*f, true})
+	s.cause(*f)
 	if s.pause, s.jitter = pause, jitter; !ok {
 		s.giveUp(f)
 	}
@@ -206,6 +233,7 @@ func (s *Scheduler) checkEnd() {
 	}) {
 		return
 	}
+	s.tell()
 	switch {
 	case s.phase == phaseActive && s.state == JobRunning:
 		if s.all(func(x *Execution) bool { return x.State == TaskFinished }) {

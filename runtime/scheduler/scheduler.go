@@ -72,8 +72,9 @@ type Scheduler struct {
 	root     *Failure      // that leads to the present restart or end
 	pause    time.Duration // before the present restart
 	jitter   float64
-	decided  Strategy // before it decided about the root
-	counted  string   // TaskManager of the last failure that was counted
+	decided  Strategy          // before it decided about the root
+	counted  string            // TaskManager of the last failure that was counted
+	held     []FailureRecorded // a broken connection as root, whose cause may still be heard, and what came with it
 	out      []Effect
 	now      time.Time
 }
@@ -211,6 +212,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 			s.restart()
 		}
 	case CancelStuck:
+		s.tell()
 		if s.phase == phaseEnding && e.Attempt == s.attempt {
 			s.kill()
 		}
@@ -237,6 +239,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 			s.counted = ""
 		}
 	case Suspend:
+		s.tell()
 		f := e.Failure
 		f.At = at
 		s.emit(StopCheckpoints{f.Message})

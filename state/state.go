@@ -96,6 +96,8 @@ type TableDesc[K comparable, V any] struct {
 	Adapt func(stored serde.Schema, at int64) (serde.Codec[V], error)
 	// TTL lets values expire; nil keeps them.
 	TTL *TTL[V]
+	// Verify, when set, is asked before an entry of a new key is made: one under a hash that is not its key's would not be found again.
+	Verify func(k Key[K]) error
 }
 
 // Reader returns the codec whose Decode reads values that were stored with a schema.

@@ -18,7 +18,7 @@ func openBoxes[K comparable](ctx *Context, name string, key serde.Codec[K], valu
 		return nil, err
 	}
 	adapt := func(stored serde.Schema, _ int64) (serde.Codec[any], error) { return asCodec(value.Migrating(stored)) }
-	t, err := backend.OpenTable(b, state.TableDesc[K, any]{Name: name, Key: key, Value: value, Adapt: adapt})
+	t, err := backend.OpenTable(b, state.TableDesc[K, any]{Name: name, Key: key, Value: value, Adapt: adapt, Verify: verifyKeys(ctx, key)})
 	if err != nil {
 		return nil, ctx.restoring(fmt.Sprintf("state %q", name), err)
 	}

@@ -71,6 +71,7 @@ type Context struct {
 	keyed         state.Backend
 	keyEnds       []keyEnd
 	claims        map[claimed]claim // names of user state that are taken
+	wrongKey      func(key string) error
 	subtaskStates map[string]subtaskState
 }
 
@@ -212,7 +213,7 @@ func OpenTable[K comparable, V any](c *Context, name string, key serde.Codec[K],
 	if err != nil {
 		return nil, err
 	}
-	t, err := backend.OpenTable(b, state.TableDesc[K, V]{Name: name, Key: key, Value: value})
+	t, err := backend.OpenTable(b, state.TableDesc[K, V]{Name: name, Key: key, Value: value, Verify: verifyKeys(c, key)})
 	if err != nil {
 		return nil, c.restoring(fmt.Sprintf("state %q", name), err)
 	}

@@ -28,7 +28,7 @@ type keyCheck[K comparable] struct {
 
 const (
 	keyChecksFirst = 256 // records of which each is checked, when nothing is lost on the way
-	keyCheckEvery  = 64  // of which one is afterwards
+	keyCheckEvery  = 64  // of which one is afterwards, besides those that make an entry in the state
 )
 
 // KeyError says that a key function does not return the same key before and behind an exchange.
@@ -69,14 +69,27 @@ func (k *KeySelector[K, T]) verify(ctx *Context, key *state.Key[K]) error {
 		codec, err := serde.For[T]()
 		c = &keyCheck[K]{hasher: state.NewHasher(k.Codec), always: err != nil || serde.Lossy(codec)}
 		k.check = c
+		site, types := k.Site, cmp.Or(k.types, typeName[T]())
+		ctx.wrongKey = func(key string) error { return ctx.wrap(&KeyError{Site: site, Key: key, Type: types}) }
 	}
 	if c.hasher.Hash(key.Key) != key.Hash {
-		return ctx.wrap(&KeyError{Site: k.Site, Key: fmt.Sprintf("%#v", key.Key), Type: cmp.Or(k.types, typeName[T]())})
+		return ctx.wrongKey(fmt.Sprintf("%#v", key.Key))
 	}
 	if c.n++; !c.always && c.n >= keyChecksFirst {
 		k.skip = keyCheckEvery - 1
 	}
 	return nil
+}
+
+// verifyKeys compares the key of each new entry of a table with its hash: what the checks of KeySelector let pass gets no state.
+func verifyKeys[K comparable](ctx *Context, codec serde.Codec[K]) func(state.Key[K]) error {
+	h := state.NewHasher(codec)
+	return func(k state.Key[K]) error {
+		if ctx.wrongKey == nil || h.Hash(k.Key) == k.Hash { // without a record, it is a restored key
+			return nil
+		}
+		return ctx.wrongKey(fmt.Sprintf("%#v", k.Key))
+	}
 }
 
 // Reduce keeps one value per key and emits it after each record; in BATCH after the last record only. Source: Flink
@@ -133,13 +146,13 @@ func (o *reduceOp[K, T]) Process(v T, m Meta) error {
 		acc, found, err = o.table.Get(k, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("operator %s: %w", o.Ctx.Describe(), err)
+		return o.Ctx.wrap(err)
 	}
 	if found {
 		v = o.fn(acc, v)
 	}
 	if err := o.table.Put(k, 0, v); err != nil {
-		return fmt.Errorf("operator %s: %w", o.Ctx.Describe(), err)
+		return o.Ctx.wrap(err)
 	}
 	if o.Ctx.Batch {
 		o.last = lastRecord[K]{k, m}

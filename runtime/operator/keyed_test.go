@@ -149,6 +149,61 @@ func TestKeysMustFollowFromTheRecord(t *testing.T) {
 	}
 }
 
+// A key that is wrong once in a while makes no entry in the state, on each backend.
+func TestWrongKeysGetNoState(t *testing.T) {
+	for _, backend := range backends {
+		wrong := false
+		sel := KeySelector[int64, reading]{Codec: serde.Must[int64](), Site: "job.go:12", Fn: func(v reading) int64 {
+			if wrong {
+				return -1
+			}
+			return v.Value
+		}}
+		for name, f := range map[string]Factory{
+			"reduce": Reduce(sel, func(a, _ reading) reading { return a }),
+			"windows": AggregateWindow(WindowSpec[int64, reading]{Key: sel, Assigner: tumbling(10, 0)}, func() WindowFunctions[int64, reading, int64, reading] {
+				return WindowFunctions[int64, reading, int64, reading]{Add: func(a *int64, v reading, _ bool) { *a += v.Value },
+					Emit: func(int64, Window, *int64, *Collector[reading]) error { return nil }}
+			}),
+			"sessions": AggregateWindow(WindowSpec[int64, reading]{Key: sel, Assigner: sessionsOf(10)}, func() WindowFunctions[int64, reading, int64, reading] {
+				return WindowFunctions[int64, reading, int64, reading]{Add: func(a *int64, v reading, _ bool) { *a += v.Value },
+					Merge: func(a, b int64) int64 { return a + b }, Emit: func(int64, Window, *int64, *Collector[reading]) error { return nil }}
+			}),
+			"state": KeyedProcess(sel, func() KeyedProcessFunction[int64, reading, reading] { return &keeps{} }),
+		} {
+			t.Run(name+"/"+backend, func(t *testing.T) {
+				wrong = false
+				h := newHarness[reading, reading](t, f, backend, 1, sel.NewHash())
+				defer h.close()
+				for i := range int64(keyChecksFirst + keyCheckEvery + 2) {
+					h.process(reading{"s", i}, 1)
+				}
+				v := reading{"s", 5}
+				hash := sel.NewHash()(v)
+				wrong = true
+				err := h.tasks[0].in.Process(v, Meta{TS: 1, Hash: hash})
+				var key *KeyError
+				if !errors.As(err, &key) || key.Site != "job.go:12" || key.Key != "-1" || strings.Count(err.Error(), "operator op") != 1 {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}
+
+// keeps keeps the last record of a key.
+type keeps struct{ last ValueState[reading] }
+
+func (k *keeps) Close() error { return nil }
+func (k *keeps) Open(rt *RuntimeContext[int64]) (err error) {
+	k.last, err = rt.ValueState[reading]("last")
+	return err
+}
+func (k *keeps) OnTimer(*KeyedContext[int64], Timer, *Collector[reading]) error { return nil }
+func (k *keeps) ProcessElement(_ *KeyedContext[int64], v reading, _ *Collector[reading]) error {
+	return k.last.Update(v)
+}
+
 func firstWrongKey[K comparable, T any](t *testing.T, v T, key func(T) K) error {
 	sel := KeySelector[K, T]{Fn: key, Codec: serde.Must[K]()}
 	h := newHarness[T, T](t, Reduce(sel, func(a, _ T) T { return a }), "hashmap", 1, nil)

@@ -135,7 +135,7 @@ func openTable[K comparable, V any](c *Context, desc state.TableDesc[K, V]) (sta
 		return nil, err
 	}
 	name := desc.Name
-	desc.Name = "user-" + name
+	desc.Name, desc.Verify = "user-"+name, verifyKeys(c, desc.Key)
 	t, err := backend.OpenTable(b, desc)
 	if err != nil {
 		return nil, fmt.Errorf("state %q: %w", name, err)

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -252,5 +253,8 @@ func (o *windowBase[K, T, R]) noWindow(ts int64, assigner fmt.Stringer) error {
 }
 
 func (o *windowBase[K, T, R]) failed(err error) error {
+	if _, ok := errors.AsType[*UserError](err); ok { // a wrong key
+		return err
+	}
 	return fmt.Errorf("operator %s: windows: %w", o.Ctx.Describe(), err)
 }

@@ -126,7 +126,10 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 	if p := t.known(&k, ns); p != nil && p.Epoch == t.clock.Epoch && (!t.mutable || p.Owned>>t.last.slot&1 != 0) {
 		return &p.Vals[t.last.slot], true, nil
 	}
-	p, i, found := t.place(k, ns, true)
+	p, i, found, err := t.place(k, ns, true)
+	if err != nil {
+		return nil, false, err
+	}
 	return &p.Vals[i], found, nil
 }
 
@@ -141,7 +144,7 @@ func (t *table[K, V]) Keep(p *V) bool {
 }
 
 // place finds or makes the writable slot of a key. With own set the value is ready for changes in place.
-func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slots.Page[K, V], uint32, bool) {
+func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slots.Page[K, V], uint32, bool, error) {
 	s := t.space(ns)
 	if s == nil {
 		s = t.newSpace(ns)
@@ -154,7 +157,12 @@ func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slot
 			p.Owned |= 1 << i
 		}
 		t.note(p, i, k.Hash, ns)
-		return p, i, true
+		return p, i, true, nil
+	}
+	if t.desc.Verify != nil {
+		if err := t.desc.Verify(k); err != nil {
+			return nil, 0, false, err
+		}
 	}
 	key := k.Key
 	switch {
@@ -169,7 +177,7 @@ func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slot
 	if t.owner != nil {
 		t.chain(ns, id, &p.Keys[i]) // not &key, which would move it to the heap for every new key
 	}
-	return p, i, false
+	return p, i, false, nil
 }
 
 // Put implements state.Table.
@@ -177,21 +185,24 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 	if t.copyVal {
 		v = t.desc.Value.Clone(v)
 	}
-	t.store(k, ns, v)
-	return nil
+	return t.store(k, ns, v)
 }
 
-func (t *table[K, V]) store(k state.Key[K], ns state.Namespace, v V) {
+func (t *table[K, V]) store(k state.Key[K], ns state.Namespace, v V) error {
 	p, i := t.known(&k, ns), t.last.slot
 	if p != nil && p.Epoch == t.clock.Epoch {
 		p.Owned |= 1 << i
 	} else {
-		p, i, _ = t.place(k, ns, false)
+		var err error
+		if p, i, _, err = t.place(k, ns, false); err != nil {
+			return err
+		}
 	}
 	p.Vals[i] = v
 	if t.texts != nil {
 		t.texts.Keep(p, i)
 	}
+	return nil
 }
 
 // Delete implements state.Table.

@@ -360,6 +360,11 @@ func (t *table[K, V]) weighOne(s *nspace[K, V]) {
 // insert makes a cache entry for a key that is not cached, after making room.
 func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Page[K, entry[V]], uint32, error) {
 	t.last.page = nil
+	if t.desc.Verify != nil {
+		if err := t.desc.Verify(k); err != nil {
+			return 0, nil, 0, err
+		}
+	}
 	if t.b.used >= t.b.limit {
 		if err := t.b.evict(); err != nil {
 			return 0, nil, 0, err

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/thalweg/thalweg/bench/internal/confined"
 	"github.com/thalweg/thalweg/bench/internal/flink"
 	"github.com/thalweg/thalweg/bench/internal/machine"
+	"github.com/thalweg/thalweg/bench/internal/tally"
 	"github.com/thalweg/thalweg/config"
 )
 
@@ -88,7 +88,7 @@ func memoryCases() []testCase {
 		name         string
 		ours, theirs int64
 	}{
-		{"chain", 60, 20}, {"q5/same/replay/p1/memory/100k", 25, 10}, {"q18/same/replay/p1/disk/100k", 8, 5},
+		{"chain", 600, 20}, {"q5/same/replay/p1/memory/100k", 40, 10}, {"q18/same/replay/p1/disk/100k", 20, 5},
 	} {
 		for _, c := range append(throughputCases(), nexmarkCases()...) {
 			if c.name == x.name {
@@ -239,9 +239,9 @@ func (s *search) run(ctx context.Context) error {
 	return nil
 }
 
-// enough tries some sizes; those that almost keep the throughput get a second run.
+// enough tries some sizes; those that almost keep the throughput get up to two more runs.
 func (s *search) enough(ctx context.Context, z sizes) (best trial, err error) {
-	for range 2 {
+	for range 3 {
 		t, err := s.try(ctx, z)
 		if err != nil {
 			return t, err
@@ -314,15 +314,12 @@ func (s *search) ours(ctx context.Context, t *trial) (_ time.Duration, err error
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, a.Close(), os.RemoveAll(scratch)) }()
-	begin, err := began(ctx, a.REST, a.Job)
-	if err == nil {
-		err = a.End(ctx, jobWait)
-	}
+	err = a.End(ctx, jobWait)
 	t.Memory, t.MasterMem = a.Memory(false), a.Memory(true)
 	if err != nil {
 		return 0, err
 	}
-	return s.took(begin, results)
+	return s.took(results)
 }
 
 // theirs starts Flink's cluster in two groups, lets a run of half the length warm it, and runs the job.
@@ -370,16 +367,13 @@ func (s *search) theirs(ctx context.Context, t *trial) (_ time.Duration, err err
 		if err != nil {
 			return 0, err
 		}
-		begin, err := began(ctx, f.REST, id)
-		if err == nil {
-			_, err = f.Wait(ctx, id)
-		}
+		_, err = f.Wait(ctx, id)
 		t.Memory, t.MasterMem = groups[flink.TaskManagerName].Read(), groups[flink.JobManagerName].Read()
 		if err != nil {
 			return 0, err
 		}
 		if events == s.events {
-			if took, err = s.took(begin, results); err != nil {
+			if took, err = s.took(results); err != nil {
 				return 0, err
 			}
 		}
@@ -387,35 +381,10 @@ func (s *search) theirs(ctx context.Context, t *trial) (_ time.Duration, err err
 	return took, nil
 }
 
-// began waits until all tasks run and says when that was.
-func began(ctx context.Context, rest *flink.REST, job string) (time.Time, error) {
-	if rest == nil {
-		return time.Time{}, errors.New("the job has ended before it ran")
-	}
-	var j flink.Job
-	err := flink.Until(ctx, time.Minute, "all tasks running", func(ctx context.Context) (bool, error) {
-		var err error
-		j, err = rest.Job(ctx, job)
-		return err == nil && (j.Runs() || j.Ended()), err
-	})
-	if err == nil && j.Ended() && j.State != "FINISHED" {
-		err = fmt.Errorf("the job has ended %s: %s", j.State, rest.RootCause(ctx, job))
-	}
-	return time.Now(), err
-}
-
-// took checks the results and says how long after begin the last sink wrote its own.
-func (s *search) took(begin time.Time, results string) (time.Duration, error) {
+// took checks the results and says how long the sinks were open.
+func (s *search) took(results string) (time.Duration, error) {
 	if err := s.b.check(s.c, s.events, results); err != nil {
 		return 0, err
 	}
-	var ends []time.Time
-	for i := range s.c.parallelism {
-		st, err := os.Stat(filepath.Join(results, fmt.Sprintf("part-%d", i)))
-		if err != nil {
-			return 0, err
-		}
-		ends = append(ends, st.ModTime())
-	}
-	return slices.MaxFunc(ends, time.Time.Compare).Sub(begin), nil
+	return tally.Took(results, s.c.parallelism)
 }

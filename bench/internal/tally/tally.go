@@ -59,7 +59,34 @@ func (s Sink[T]) Writer(ctx connector.SinkContext, restored [][]byte) (connector
 		}
 		w.Tally.Add(int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:])))
 	}
+	if s.Dir != "" {
+		if err := os.WriteFile(filepath.Join(s.Dir, fmt.Sprintf("open-%d", w.subtask)), nil, 0o644); err != nil {
+			return nil, fmt.Errorf("mark the start: %w", err)
+		}
+	}
 	return w, nil
+}
+
+// Took is the time between the start of the first of so many sink subtasks and the end of the last one's input.
+func Took(dir string, subtasks int) (time.Duration, error) {
+	var begin, end time.Time
+	for i := range subtasks {
+		first, err := os.Stat(filepath.Join(dir, fmt.Sprintf("open-%d", i)))
+		if err != nil {
+			return 0, fmt.Errorf("start of the sink: %w", err)
+		}
+		last, err := os.Stat(filepath.Join(dir, fmt.Sprintf("part-%d", i)))
+		if err != nil {
+			return 0, fmt.Errorf("end of the sink: %w", err)
+		}
+		if t := first.ModTime(); begin.IsZero() || t.Before(begin) {
+			begin = t
+		}
+		if t := last.ModTime(); t.After(end) {
+			end = t
+		}
+	}
+	return end.Sub(begin), nil
 }
 
 const (

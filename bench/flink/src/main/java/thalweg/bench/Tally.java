@@ -2,6 +2,7 @@ package thalweg.bench;
 
 import java.io.IOException;
 import java.io.Serializable;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -93,6 +94,13 @@ public final class Tally<T> implements Sink<T>, SupportsWriterState<T, long[]> {
 
         Writer(int subtask) {
             this.subtask = subtask;
+            if (!dir.isEmpty()) {
+                try {
+                    Files.writeString(Path.of(dir, "open-" + subtask), ""); // marks the start
+                } catch (IOException e) {
+                    throw new UncheckedIOException(e);
+                }
+            }
         }
 
         @Override

@@ -110,6 +110,19 @@ func flinks(key string) (present, reason string) {
 	return "", reason
 }
 
+// Absent tells of the keys of Flink's that are not here and have part in them: "key: why there is none", in order.
+func Absent(part string) (out []string) {
+	if len(part) < 3 {
+		return nil
+	}
+	for _, k := range slices.Sorted(maps.Keys(absent)) {
+		if strings.Contains(strings.ToLower(k), strings.ToLower(part)) {
+			out = append(out, About(k))
+		}
+	}
+	return out
+}
+
 // About tells of a key of Flink's that is not here, or a part of one: what it is called now, or why there is none. "" when there is nothing to
 // tell.
 func About(part string) string {

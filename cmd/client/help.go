@@ -157,6 +157,9 @@ func (c *cli) configCommand() *cobra.Command {
 				c.printf("%s (%s)\n    %s\n", o.Key, def, o.Doc)
 			}
 			if found {
+				if absent := config.Absent(part); len(absent) > 0 && !c.json() {
+					c.printf("\nOf Flink's options these are not here:\n    %s\n", strings.Join(absent, "\n    "))
+				}
 				return nil
 			}
 			if about := config.About(part); about != "" {

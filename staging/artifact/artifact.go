@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/thalweg/thalweg/internal/version"
 )
@@ -43,7 +44,8 @@ func faultf(format string, args ...any) error {
 type Options struct {
 	// OnBuild is called with the command before a build starts.
 	OnBuild func(command string)
-	// CacheDir holds what was built; the user's cache folder by default.
+	// CacheDir holds what was built; the user's cache folder by default. What was not built again for 30 days goes, and what is beyond the
+	// last 20.
 	CacheDir string
 }
 
@@ -236,6 +238,7 @@ func build(ctx context.Context, name string, dir bool, o Options) (string, error
 	if info, err := os.Stat(out); err != nil || info.Mode()&0o111 == 0 {
 		return "", faultf("%s is not a main package: it builds, but to no executable", name)
 	}
+	prune(cache, filepath.Base(filepath.Dir(out)), time.Now())
 	return out, nil
 }
 

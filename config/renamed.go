@@ -110,16 +110,24 @@ func flinks(key string) (present, reason string) {
 	return "", reason
 }
 
-// Absent tells of the keys of Flink's that are not here and have part in them: "key: why there is none", in order.
+// Absent tells of the keys of Flink's that are not here and have part in them: "key: why there is none", in order. Families of keys are told
+// by what they begin with, and three dots.
 func Absent(part string) (out []string) {
 	if len(part) < 3 {
 		return nil
 	}
-	for _, k := range slices.Sorted(maps.Keys(absent)) {
-		if strings.Contains(strings.ToLower(k), strings.ToLower(part)) {
-			out = append(out, About(k))
+	tell := func(keys map[string]string, rest string) {
+		for k, why := range keys {
+			last := k[strings.LastIndexByte(k, '.')+1:] // of a family it may be the start of a word
+			if strings.Contains(strings.ToLower(k), strings.ToLower(part)) || rest != "" && last != "" && strings.HasPrefix(part, last) {
+				out = append(out, k+rest+": "+strings.TrimPrefix(why, " "))
+			}
 		}
 	}
+	tell(absent, "")
+	tell(absentFamilies, "...")
+	tell(renamedFamilies, "...")
+	slices.Sort(out)
 	return out
 }
 

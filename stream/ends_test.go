@@ -72,7 +72,7 @@ func TestOneStackForOnePanic(t *testing.T) {
 	err := RunLocal(ctx, "test", func(env *Environment) error {
 		env.FromCollection[int64](1).Map(func(v int64) int64 {
 			var m map[string]int64
-			m["a"] = v
+			m["a"] = v //nolint:staticcheck // the panic that is looked at
 			return v
 		}).SinkTo(&collect[int64]{})
 		return nil

@@ -38,7 +38,7 @@ func mayDiffer(t reflect.Type) bool {
 func equalToItself[K comparable, T any](site string, key func(T) K) func(T) K {
 	return func(v T) K {
 		k := key(v)
-		if k != k { //nolint:gocritic,staticcheck // NaN
+		if k != k { //nolint:gocritic // NaN
 			panic(fmt.Sprintf("KeyBy at %s: the key %v is, or holds, not a number (NaN), which equals no key, not even itself: leave such records out", site, k))
 		}
 		return k

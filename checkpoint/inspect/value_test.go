@@ -40,13 +40,12 @@ type every struct {
 	Array   [3]uint16
 	Strings map[string]int64
 	Numbers map[int32]string
-	Structs map[[2]int16]bool
+	Structs map[[2]int16]bool `json:"-"` // encoding/json has no such keys: see plain
 }
 
 // plain is v as encoding/json has it, with the differences of what is shown: maps with other keys are pairs, and byte slices that are nil are null.
 func plain(t *rapid.T, v every) any {
 	pairs := v.Structs
-	v.Structs = nil
 	b, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +54,7 @@ func plain(t *rapid.T, v every) any {
 	if err := json.Unmarshal(b, &m); err != nil {
 		t.Fatal(err)
 	}
+	m["Structs"] = nil
 	if pairs != nil {
 		list := map[string]any{}
 		for k, x := range pairs {

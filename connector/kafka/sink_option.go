@@ -59,6 +59,7 @@ func newSinkConfig(opts []SinkOption) *sinkConfig {
 	c := &sinkConfig{
 		clientConfig: clientConfig{clientID: "thalweg", connectTimeout: 30 * time.Second},
 		txnTimeout:   defaultTransactionTimeout,
+		linger:       defaultLinger,
 		now:          time.Now,
 	}
 	for _, o := range opts {

@@ -42,7 +42,7 @@ func (f *fragile) Close() error {
 func (f *fragile) ProcessElement(ctx *stream.KeyedContext[string], v event, out *stream.Collector[event]) error {
 	if f.where == "panic" {
 		var m map[string]int
-		m["a"] = 1 // fails here
+		m["a"] = 1 //nolint:staticcheck // fails here
 	}
 	if err := f.state.Update(v.N); err != nil { // or here
 		return err

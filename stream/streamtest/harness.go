@@ -89,7 +89,10 @@ func (h *Harness[T, R]) TryPushAt(at time.Time, vs ...T) error {
 func (h *Harness[T, R]) Watermark(at time.Time) { h.e.t.Helper(); h.In.Watermark(at) }
 
 // TryWatermark is Watermark for one that is expected to fail the job: it returns the error of a timer, or of a window.
-func (h *Harness[T, R]) TryWatermark(at time.Time) error { h.e.t.Helper(); return h.In.TryWatermark(at) }
+func (h *Harness[T, R]) TryWatermark(at time.Time) error {
+	h.e.t.Helper()
+	return h.In.TryWatermark(at)
+}
 
 // Take returns the results since the last call.
 func (h *Harness[T, R]) Take() []R { return h.Out.Take() }

@@ -56,12 +56,12 @@ func (b *bench) command(ctx context.Context, side, in, out string, bounded bool)
 	args := []string{"--brokers", b.cluster.KafkaBootstrap, "--in", in, "--out", out, "--guarantee", b.guarantee}
 	if side == peer {
 		return b.yarn.Submit(ctx, out, "thalweg.bench.Orders", settings,
-			append(args, "--window-ms", strconv.FormatInt(window.Milliseconds(), 10), "--out-of-orderness", "0", "--bounded", strconv.FormatBool(bounded))...)
+			append(args, "--window-ms", strconv.FormatInt(window.Milliseconds(), 10), "--out-of-orderness", "0", "--bounded", strconv.FormatBool(bounded), "--linger-ms", "0")...)
 	}
 	argv := append([]string{"run", "-t", "yarn-application", "-d", "-o", "json", "-p", strconv.Itoa(parallelism), "-Dyarn.application.name=" + out, "-Drestart-strategy.type=none",
 		"-Dstate.backend.type=hashmap", "-Dtaskmanager.numberOfTaskSlots=" + strconv.Itoa(parallelism)}, settings...)
 	argv = append(append(argv, filepath.Join(b.bin, "examples", "order-totals")), args...)
-	argv = append(argv, "--group", out, "--txn-prefix", out+"-", "--window", window.String(), "--out-of-orderness", "0s")
+	argv = append(argv, "--group", out, "--txn-prefix", out+"-", "--window", window.String(), "--out-of-orderness", "0s", "--linger", "0s")
 	if bounded {
 		argv = append(argv, "--bounded")
 	}

@@ -66,7 +66,7 @@ type Options struct {
 	Window, OutOfOrder, Idle time.Duration
 	Bounded                  bool
 	TransactionTimeout       time.Duration
-	Discovery                time.Duration
+	Discovery, Linger        time.Duration
 }
 
 // Parse reads the flags from the program's arguments. Usage is written to usage.
@@ -86,6 +86,7 @@ func Parse(args []string, usage io.Writer) (Options, error) {
 	f.DurationVar(&o.OutOfOrder, "out-of-orderness", 10*time.Second, "how far a purchase may be behind the latest one")
 	f.DurationVar(&o.Idle, "idle", time.Minute, "a partition without purchases for so long does not hold results back; 0 for never")
 	f.DurationVar(&o.Discovery, "discovery", 5*time.Minute, "how often to look for new partitions; 0 for never")
+	f.DurationVar(&o.Linger, "linger", 5*time.Millisecond, "how long a total waits for others of its batch; 0 sends it at once")
 	f.BoolVar(&o.Bounded, "bounded", false, "end at the offsets found at the start")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -119,7 +120,7 @@ func Build(env *stream.Environment) error {
 	if o.DeadLetter != "" {
 		in = append(in, kafka.OnDecodeError(kafka.DeadLetter(o.DeadLetter)))
 	}
-	out := []kafka.SinkOption{brokers, kafka.Topic(o.Out), kafka.KeyFunc(func(t Total) []byte { return []byte(t.Customer) })}
+	out := []kafka.SinkOption{brokers, kafka.Topic(o.Out), kafka.Linger(o.Linger), kafka.KeyFunc(func(t Total) []byte { return []byte(t.Customer) })}
 	switch o.Guarantee {
 	case "none":
 		out = append(out, kafka.NoGuarantee())

@@ -23,7 +23,7 @@ import org.apache.flink.util.Collector;
 
 /**
  * order-totals on Flink: --brokers B --in T --out T --window SECONDS (or --window-ms MS) --out-of-orderness SECONDS --bounded true|false
- * --guarantee exactly-once|at-least-once.
+ * --guarantee exactly-once|at-least-once --linger-ms MS.
  */
 public final class Orders {
     private Orders() {}
@@ -58,6 +58,7 @@ public final class Orders {
         }
         Properties p = new Properties();
         p.setProperty("transaction.timeout.ms", "600000");
+        p.setProperty("linger.ms", a.get("linger-ms", "5")); // the default of Kafka's client
         Duration window = Duration.ofMillis(a.number("window-ms", 1000 * a.number("window", 60)));
         env.fromSource(b.build(), WatermarkStrategy.<Purchase>forBoundedOutOfOrderness(Duration.ofSeconds(a.number("out-of-orderness", 10)))
                         .withTimestampAssigner((o, t) -> Instant.parse(o.occurred_at).toEpochMilli()).withIdleness(Duration.ofMinutes(1)), "orders")

@@ -12,14 +12,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/thalweg/thalweg/bench/internal/command"
 	"github.com/thalweg/thalweg/bench/internal/flink"
 	"github.com/thalweg/thalweg/bench/internal/tally"
 )
@@ -37,18 +36,7 @@ type options struct {
 	only    string
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
-	}
-}
+func main() { command.Main("bench", run) }
 
 func parse(args []string, errw io.Writer) (options, error) {
 	var o options
@@ -120,13 +108,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 	}
 	rep.Took = time.Since(b.begin).Round(time.Second).String()
-	if o.output == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(rep)
-	} else {
-		_, err = io.WriteString(out, rep.text())
-	}
+	err = command.Write(out, o.output, rep, rep.text)
 	if err == nil && o.save {
 		err = rep.save(filepath.Join(b.root, "bench", "results"), progress)
 	}

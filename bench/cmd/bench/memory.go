@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/cgroup"
+	"github.com/thalweg/thalweg/bench/internal/command"
 	"github.com/thalweg/thalweg/bench/internal/confined"
 	"github.com/thalweg/thalweg/bench/internal/flink"
 	"github.com/thalweg/thalweg/bench/internal/machine"
@@ -120,14 +120,9 @@ func (b *bench) memory(ctx context.Context, out io.Writer) error {
 		Date, Commit, Machine string
 		Cases                 []memoryResult `json:"cases"`
 	}{b.begin.Format("2006-01-02 15:04"), machine.Commit(ctx, b.root), machine.Describe(), all}
-	var err error
-	if b.output == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(rep)
-	} else {
-		_, err = fmt.Fprintf(out, "Memory needed for %.0f %% of the throughput: TaskManager + master; %s, commit %s, %s\n%s", 100*keeps, rep.Date, rep.Commit, rep.Machine, memoryText(all))
-	}
+	err := command.Write(out, b.output, rep, func() string {
+		return fmt.Sprintf("Memory needed for %.0f %% of the throughput: TaskManager + master; %s, commit %s, %s\n%s", 100*keeps, rep.Date, rep.Commit, rep.Machine, memoryText(all))
+	})
 	return errors.Join(err, failed)
 }
 

@@ -6,19 +6,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/thalweg/thalweg/bench/internal/command"
 	"github.com/thalweg/thalweg/bench/internal/flink"
 	"github.com/thalweg/thalweg/bench/internal/machine"
 	"github.com/thalweg/thalweg/test/eos"
@@ -45,18 +43,7 @@ type options struct {
 	save      bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		fmt.Fprintln(os.Stderr, "latency:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
-	}
-}
+func main() { command.Main("latency", run) }
 
 func parse(args []string, errw io.Writer) (options, error) {
 	var o options
@@ -148,13 +135,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		rep.Cells = append(rep.Cells, c)
 	}
 	rep.Took = time.Since(begin).Round(time.Second).String()
-	if o.output == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(rep)
-	} else {
-		_, err = io.WriteString(out, rep.text())
-	}
+	err = command.Write(out, o.output, rep, rep.text)
 	if err == nil && o.save {
 		err = rep.save(filepath.Join(b.root, "bench", "results"), progress)
 	}

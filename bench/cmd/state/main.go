@@ -5,18 +5,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/thalweg/thalweg/bench/internal/command"
 	"github.com/thalweg/thalweg/bench/internal/flink"
 	"github.com/thalweg/thalweg/bench/internal/machine"
 	"github.com/thalweg/thalweg/bench/internal/rows"
@@ -40,18 +38,7 @@ type options struct {
 	extra    config.Configuration // ours
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		fmt.Fprintln(os.Stderr, "state:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
-	}
-}
+func main() { command.Main("state", run) }
 
 func parse(args []string, errw io.Writer) (options, error) {
 	o := options{extra: config.Configuration{}}
@@ -149,13 +136,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 			return context.Cause(ctx)
 		}
 	}
-	if o.output == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(rep)
-	} else {
-		_, err = io.WriteString(out, rep.text())
-	}
+	err = command.Write(out, o.output, rep, rep.text)
 	return errors.Join(err, failed)
 }
 

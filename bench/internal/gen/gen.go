@@ -28,21 +28,25 @@ const (
 	start   = 1735689600000 // 2025-01-01T00:00:00Z
 )
 
-var table = func() (t [texts]string) {
-	for i := range t {
-		b := make([]byte, textLen)
+var table = [texts]string(Texts(texts, textLen))
+
+// Texts are n texts of so many letters each.
+func Texts(n, length int) []string {
+	all := make([]string, n)
+	for i := range all {
+		b := make([]byte, length)
 		x := uint64(i)
 		for j := range b {
-			x = mix(x)
+			x = Mix(x)
 			b[j] = 'a' + byte(x%26)
 		}
-		t[i] = string(b)
+		all[i] = string(b)
 	}
-	return t
-}()
+	return all
+}
 
-// mix is one step of SplitMix64.
-func mix(x uint64) uint64 {
+// Mix is one step of SplitMix64.
+func Mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -51,13 +55,13 @@ func mix(x uint64) uint64 {
 
 // Make makes event n; keys is the number of keys.
 func Make(n, keys int64) Event {
-	r := mix(uint64(n))
+	r := Mix(uint64(n))
 	return Event{ID: n, Key: int64(r>>1) % keys, Value: int64(r & 0xffff), At: start + n/perMS, Text: table[r>>54]}
 }
 
 // Fill is Make in place.
 func Fill(n, keys int64, e *Event) {
-	r := mix(uint64(n))
+	r := Mix(uint64(n))
 	e.ID, e.Key, e.Value, e.At, e.Text = n, int64(r>>1)%keys, int64(r&0xffff), start+n/perMS, table[r>>54]
 }
 
@@ -71,7 +75,7 @@ func Keep(e *Event) bool { return e.Key%4 != 0 }
 func (e *Event) Sum() int64 { return e.Value }
 
 // Sum is a result's part in a checksum.
-func (c *Count) Sum() int64 { return int64(mix(uint64(c.Key+c.Start*31))) * c.Count }
+func (c *Count) Sum() int64 { return int64(Mix(uint64(c.Key+c.Start*31))) * c.Count }
 
 // Expected computes the tally of a case ("generator", "chain" or "window") of so many events; window is in milliseconds.
 func Expected(kind string, events, keys, window int64) tally.Tally {

@@ -5,7 +5,10 @@
 // Everything is a pure function of the event's number, here as in bench/flink (thalweg.bench.Rows).
 package rows
 
-import "github.com/thalweg/thalweg/bench/internal/tally"
+import (
+	"github.com/thalweg/thalweg/bench/internal/gen"
+	"github.com/thalweg/thalweg/bench/internal/tally"
+)
 
 // Event is one generated record.
 type Event struct{ Key int64 }
@@ -31,37 +34,18 @@ const (
 	MaxKeys = 1 << 31
 )
 
-var table = func() (t [texts]string) {
-	for i := range t {
-		b := make([]byte, textLen)
-		x := uint64(i)
-		for j := range b {
-			x = mix(x)
-			b[j] = 'a' + byte(x%26)
-		}
-		t[i] = string(b)
-	}
-	return t
-}()
-
-// mix is one step of SplitMix64.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+var table = [texts]string(gen.Texts(texts, textLen))
 
 // Key is the key of event n, of so many keys.
 func Key(n, keys int64) int64 {
 	if n < keys {
 		return n * stride % keys
 	}
-	return int64(mix(uint64(n))>>1) % keys
+	return int64(gen.Mix(uint64(n))>>1) % keys
 }
 
 // index is the text of a row after so many events.
-func index(key, count int64) uint64 { return mix(uint64(key+count*31)) % texts }
+func index(key, count int64) uint64 { return gen.Mix(uint64(key+count*31)) % texts }
 
 // part is a text's part in a row's checksum.
 func part(s string) int64 {
@@ -79,7 +63,7 @@ func (r *Row) Update(key int64) Result {
 }
 
 // Sum is a result's part in a checksum.
-func (r *Result) Sum() int64 { return int64(mix(uint64(r.Key+r.Count*31))) * (r.Check | 1) }
+func (r *Result) Sum() int64 { return int64(gen.Mix(uint64(r.Key+r.Count*31))) * (r.Check | 1) }
 
 // Expected computes the tally of so many events.
 func Expected(events, keys int64) tally.Tally {

@@ -82,7 +82,8 @@ func (c *Cluster) daemon(name string) (daemon, error) {
 	case Kafka:
 		return daemon{
 			name: name, class: "kafka.Kafka", args: []string{filepath.Join(l.conf(), "kafka.properties")},
-			jvm: []string{"-Xmx768m", "-Xms256m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=" + filepath.Join(l.conf(), "log4j2-daemon.properties"),
+			jvm: []string{"-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", // as kafka-run-class.sh: its pauses are in every latency
+				"-Dlog4j2.configurationFile=" + filepath.Join(l.conf(), "log4j2-daemon.properties"),
 				"-Dthalweg.rig.log=" + l.log(name), "-Djava.net.preferIPv4Stack=true"},
 			cp:    []string{c.state.KafkaJars + "/*"},
 			ports: []int{portKafka, portKafkaController},

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -106,6 +107,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(2000) // the load must not stop for its own garbage
 	b := &bench{options: o, out: progress}
 	if err := b.prepare(ctx); err != nil {
 		return err

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"regexp"
@@ -22,7 +21,8 @@ import (
 // What happens after a failure, in order, in each subtask:
 //
 //  1. The committer ends its restored transactions with the stored producer id and epoch (txnAdmin.commit), whatever it takes to know what
-//     became of them, and then initialises their ids, which fences the former writer and aborts what it began there since.
+//     became of them, and then initialises their ids unless they are as that end left them, which fences the former writer and aborts what
+//     it began there since.
 //  2. The writer initialises every other id with the prefix that the brokers know and that falls to this subtask (its own former ids, and
 //     those of former subtasks that do not exist any more, modulo the parallelism): open transactions of the former run are aborted, its
 //     writers are fenced. Ids of restored committables of any subtask are left alone: their committer does both. Live siblings
@@ -116,40 +116,16 @@ func (a *txnAdmin) endTxn(ctx context.Context, c *committable) error {
 	return kerr.ErrorForCode(resp.ErrorCode)
 }
 
-// outcome is what became of a transaction.
-type outcome int
-
-const (
-	outcomeUnknown outcome = iota
-	outcomeCommitted
-	outcomeAborted
-)
-
-// commit ends c with a commit and returns nil when it is committed, by whomever; a *LostTransactionError when it was aborted. It asks until
-// ctx ends.
+// commit ends c with a commit and returns nil when it is committed, by whomever; a *LostTransactionError when its records are lost, all or
+// those of some topics. It asks until ctx ends.
 func (a *txnAdmin) commit(ctx context.Context, c *committable) error {
 	begin := time.Now()
 	said := begin
+	watch := topicWatch{a: a, c: c}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := a.endTxn(ctx, c)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, kerr.TransactionalIDAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
-			return fmt.Errorf("kafka: commit %s: %w: grant WRITE on the transactional id", c.describe(), err)
-		case definite(err):
-			// The coordinator has moved on: the log says how the transaction ended.
-			o, oerr := a.outcome(ctx, c)
-			switch {
-			case o == outcomeCommitted:
-				a.log.Info().Str("transactional_id", c.id).Int64("checkpoint_id", c.checkpoint).AnErr("answer", err).Msg("transaction was committed before")
-				return nil
-			case o == outcomeAborted:
-				return lostError(c, a.cfg.prefix)
-			}
-			if oerr != nil {
-				err = errors.Join(err, oerr)
-			}
+		done, err := a.tryCommit(ctx, c, &watch)
+		if done {
+			return err
 		}
 		if now := time.Now(); now.Sub(said) >= 5*time.Second && ctx.Err() == nil {
 			said = now
@@ -160,6 +136,71 @@ func (a *txnAdmin) commit(ctx context.Context, c *committable) error {
 			return fmt.Errorf("kafka: commit %s: what became of it could not be found out: %w", c.describe(), a.cfg.blame(err))
 		}
 	}
+}
+
+// tryCommit is one attempt; done is false when it must be made again.
+func (a *txnAdmin) tryCommit(ctx context.Context, c *committable, watch *topicWatch) (done bool, err error) {
+	gone, reason, err := watch.gone(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(gone) > 0 {
+		return a.settleGone(ctx, c, gone, reason)
+	}
+	err = a.endTxn(ctx, c)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return true, fmt.Errorf("kafka: commit %s: %w: grant WRITE on the transactional id", c.describe(), err)
+	case definite(err):
+		// The coordinator has moved on: the log says how the transaction ended.
+		o, oerr := a.outcome(ctx, c)
+		switch o {
+		case outcomeCommitted:
+			a.log.Info().Str("transactional_id", c.id).Int64("checkpoint_id", c.checkpoint).AnErr("answer", err).Msg("transaction was committed before")
+			return true, nil
+		case outcomeAborted:
+			return true, lostError(c, a.cfg.prefix)
+		case outcomeUnknown:
+			if oerr != nil {
+				err = errors.Join(err, oerr)
+			}
+		}
+	}
+	return false, err
+}
+
+// settleGone settles a transaction some of whose topics are gone. It was well if it was committed while they were there; if not, what it wrote
+// to the other topics is committed where the loss is accepted, and else left as it is for the operator to decide.
+func (a *txnAdmin) settleGone(ctx context.Context, c *committable, gone []string, reason string) (done bool, err error) {
+	state, err := a.coordinatorState(ctx, c)
+	if err != nil && transient(err) || state == "PrepareCommit" || state == "PrepareAbort" {
+		return false, errors.Join(err, fmt.Errorf("kafka: %s", reason))
+	}
+	rest := c.without(gone)
+	o := ended(state)
+	if o == outcomeUnknown && state != "Ongoing" { // the topics that are left may tell
+		if o, err = a.markers(ctx, &rest); o == outcomeUnknown && err != nil && transient(err) {
+			return false, err
+		}
+	}
+	lost := lostError(c, a.cfg.prefix)
+	switch o {
+	case outcomeCommitted:
+		a.log.Info().Str("transactional_id", c.id).Int64("checkpoint_id", c.checkpoint).Str("reason", reason).Msg("transaction was committed before its topic was deleted")
+		return true, nil
+	case outcomeAborted:
+		return true, lost
+	case outcomeUnknown:
+	}
+	lost.Deleted, lost.reason = gone, reason
+	if a.cfg.acceptLost && len(rest.spans) > 0 {
+		if err := a.endTxn(ctx, c); err != nil && !definite(err) {
+			return false, err
+		}
+	}
+	return true, lost
 }
 
 // definite reports whether the coordinator refused to end the transaction because it is not (any more) the current one of its id.
@@ -173,87 +214,6 @@ func definite(err error) bool {
 		}
 	}
 	return false
-}
-
-// outcome finds the end of c in the log: the first control batch of its producer after its last record, in any of its partitions. Where the
-// log does not reach back that far, the coordinator's word for the very same producer id and epoch counts.
-func (a *txnAdmin) outcome(ctx context.Context, c *committable) (outcome, error) {
-	var errs []error
-	for _, s := range c.spans {
-		o, err := a.marker(ctx, c, s)
-		if o != outcomeUnknown {
-			return o, nil
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	d, err := a.adm.DescribeTransactions(ctx, c.id)
-	if err == nil {
-		t := d[c.id]
-		// KIP-890 gives the producer the next epoch with the end of the transaction.
-		if t.Err == nil && t.ProducerID == c.producerID && (t.ProducerEpoch == c.epoch || t.ProducerEpoch == c.epoch+1) {
-			switch t.State {
-			case "CompleteCommit":
-				return outcomeCommitted, nil
-			case "CompleteAbort":
-				return outcomeAborted, nil
-			}
-		}
-	} else {
-		errs = append(errs, err)
-	}
-	return outcomeUnknown, errors.Join(errs...)
-}
-
-// marker scans one partition for the end of c.
-//
-// Source: Kafka message format, control batches: key is version int16, type int16 (0 abort, 1 commit).
-func (a *txnAdmin) marker(ctx context.Context, c *committable, s span) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.connectTimeout)
-	defer cancel()
-	ends, err := a.adm.ListEndOffsets(ctx, s.topic)
-	if err != nil {
-		return outcomeUnknown, err
-	}
-	end, ok := ends.Lookup(s.topic, s.partition)
-	if !ok || end.Err != nil || end.Offset <= s.last+1 {
-		return outcomeUnknown, end.Err
-	}
-	cl, err := a.cfg.newClient(a.log, "sink-marker", kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(),
-		kgo.FetchMaxWait(100*time.Millisecond), kgo.FetchMaxPartitionBytes(256<<10),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.topic: {s.partition: kgo.NoResetOffset().At(s.last + 1)}}))
-	if err != nil {
-		return outcomeUnknown, err
-	}
-	defer cl.Close()
-	for {
-		fs := cl.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return outcomeUnknown, fmt.Errorf("kafka: scan %s-%d from offset %d for the end of %q: %w", s.topic, s.partition, s.last+1, c.id, ctx.Err())
-		}
-		for _, fe := range fs.Errors() {
-			if errors.Is(fe.Err, kerr.OffsetOutOfRange) || !kerr.IsRetriable(fe.Err) {
-				return outcomeUnknown, fe.Err
-			}
-		}
-		found, next := outcomeUnknown, int64(0)
-		fs.EachRecord(func(r *kgo.Record) {
-			next = r.Offset + 1
-			if found != outcomeUnknown || !r.Attrs.IsControl() || r.ProducerID != c.producerID || len(r.Key) < 4 {
-				return
-			}
-			switch binary.BigEndian.Uint16(r.Key[2:]) {
-			case 0:
-				found = outcomeAborted
-			case 1:
-				found = outcomeCommitted
-			}
-		})
-		if found != outcomeUnknown || next >= end.Offset {
-			return found, nil
-		}
-	}
 }
 
 // fence initialises a transactional id: an open transaction is aborted, its producer is fenced.
@@ -276,6 +236,15 @@ func (a *txnAdmin) fence(ctx context.Context, id string) error {
 			return fmt.Errorf("kafka: abort what is open under transactional id %q: %w", id, a.cfg.blame(err))
 		}
 	}
+}
+
+// release fences the id of a restored committable that was settled: its former writer may have begun another transaction under it. When the
+// coordinator says that there is none, the id stays as it is, so that the coordinator can say so again after the next restart.
+func (a *txnAdmin) release(ctx context.Context, c *committable) error {
+	if state, err := a.coordinatorState(ctx, c); err == nil && ended(state) != outcomeUnknown {
+		return nil
+	}
+	return a.fence(ctx, c.id)
 }
 
 // parseID splits an id of this package into subtask and slot.

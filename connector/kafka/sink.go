@@ -232,7 +232,7 @@ func (c *committer) Commit(ctx context.Context, committables [][]byte, retry boo
 		if !retry {
 			continue // this attempt's own, committed by an earlier call
 		}
-		if err := c.pool.admin.fence(ctx, cm.id); err != nil {
+		if err := c.pool.admin.release(ctx, &cm); err != nil {
 			return err
 		}
 	}

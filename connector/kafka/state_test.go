@@ -30,14 +30,31 @@ func TestCommittableRoundTrip(t *testing.T) {
 			seq: rapid.Uint64().Draw(t, "seq"), checkpoint: rapid.Int64Range(0, 1<<62).Draw(t, "checkpoint"),
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "spans") {
-			c.spans = append(c.spans, span{rapid.StringN(1, 20, -1).Draw(t, "topic"), rapid.Int32Range(0, 1000).Draw(t, "p"),
-				rapid.Int64Range(0, 1<<62).Draw(t, "first"), rapid.Int64Range(0, 1<<62).Draw(t, "last")})
+			s := span{topic: rapid.StringN(1, 3, -1).Draw(t, "topic"), partition: rapid.Int32Range(0, 1000).Draw(t, "p"),
+				first: rapid.Int64Range(0, 1<<62).Draw(t, "first"), last: rapid.Int64Range(0, 1<<62).Draw(t, "last")}
+			s.topicID[15] = rapid.ByteRange(0, 2).Draw(t, "id")
+			c.spans = append(c.spans, s)
 		}
 		got, err := decodeCommittable(c.encode())
 		if err != nil || !reflect.DeepEqual(got, c) {
 			t.Fatalf("%+v %v", got, err)
 		}
 	})
+}
+
+// version1 is a committable of the form without ids of topics, as savepoints and checkpoints have it.
+var version1 = []byte("\x01\x05a-0-7\x11\x02\x03\x04\x02\x01t\x00\x01\x05\x02uv\x03\x00\x00")
+
+func TestCommittableVersion1(t *testing.T) {
+	want := committable{id: "a-0-7", producerID: 17, epoch: 2, seq: 3, checkpoint: 4, spans: []span{{topic: "t", first: 1, last: 5}, {topic: "uv", partition: 3}}}
+	if got, err := decodeCommittable(version1); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v %v", got, err)
+	}
+	for _, bad := range [][]byte{nil, {0}, {3}, version1[:9], append([]byte{2}, version1[1:]...)} {
+		if c, err := decodeCommittable(bad); err == nil {
+			t.Errorf("%q is %+v", bad, c)
+		}
+	}
 }
 
 func FuzzDecodeSplit(f *testing.F) {
@@ -52,7 +69,11 @@ func FuzzDecodeSplit(f *testing.F) {
 }
 
 func FuzzDecodeCommittable(f *testing.F) {
-	f.Add((&committable{id: "a-0-0", producerID: 1, spans: []span{{"t", 0, 1, 2}}}).encode())
+	f.Add(version1)
+	f.Add((&committable{id: "a-0-0", producerID: 1, spans: []span{{topic: "t", first: 1, last: 2}}}).encode())
+	f.Add((&committable{id: "a-0-0", producerID: 1, spans: []span{
+		{topic: "t", topicID: topicID{1}, first: 1, last: 2}, {topic: "u", topicID: topicID{2}, first: 1, last: 2}, {topic: "t", topicID: topicID{1}, partition: 1},
+	}}).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := decodeCommittable(b); err == nil {
 			if again, err := decodeCommittable(c.encode()); err != nil || !reflect.DeepEqual(again, c) {

@@ -16,10 +16,12 @@ import (
 
 // The life of a transaction.
 //
-//	free --first record of an interval--> open --barrier: flush, PrepareCommit--> prepared --checkpoint complete: Commit--> free
+//	free --first record of an interval--> open --barrier: flush, PrepareCommit--> prepared --checkpoint complete: Commit--> committed
+//	committed --a later checkpoint complete that does not hold it--> free
 //
-// A slot is a transactional id with a client of its own. While one is prepared, the next interval's records go to another slot, so two
-// slots suffice as long as checkpoints complete before the next begins.
+// A slot is a transactional id with a client of its own. While one is prepared, the next interval's records go to another slot. A committed
+// one stays untouched until no restart can ask what became of it (see topics.go). So three slots suffice as long as checkpoints complete
+// before the next begins, and two clients, since a committed slot has none.
 //
 // The client only begins and fills a transaction; it is ended by EndTxn with the producer id and epoch that were noted at the barrier
 // (txnAdmin.commit), after which the client is replaced. That has two reasons. A new client initialises the id, which makes a new epoch: a late
@@ -27,7 +29,7 @@ import (
 // transaction holds records: when the topic is new to the client, a batch can be acknowledged before the topic's partitions are stored where
 // Client.EndTransaction looks for them; it then aborts (or does nothing) and reports success.
 //
-// Threads: the writer (task goroutine) moves free -> open -> prepared, the committer (its own goroutine) prepared -> free.
+// Threads: the writer (task goroutine) moves free -> open -> prepared, the committer (its own goroutine) prepared -> committed -> free.
 
 type slotState int
 
@@ -35,6 +37,7 @@ const (
 	slotFree slotState = iota
 	slotOpen
 	slotPrepared
+	slotCommitted
 )
 
 type slot struct {
@@ -50,6 +53,8 @@ type slot struct {
 	begun      time.Time // of the open or prepared transaction
 	committing bool      // its checkpoint is complete
 	warm       bool      // free, with a client that is initialised
+	told       bool      // committed, and no later checkpoint has it in its state
+	absent     int64     // the first of those, 0 before its barrier
 
 	mu    sync.Mutex // guards what acknowledgements write
 	spans []span
@@ -66,9 +71,10 @@ type txnPool struct {
 	admin    *txnAdmin
 	lost     connector.Counter
 
-	mu    sync.Mutex
-	slots []*slot
-	refs  int
+	mu     sync.Mutex
+	slots  []*slot
+	topics map[string]topicID // as learnt before the first record went there; zero: not known
+	refs   int
 }
 
 func transactionalID(prefix string, subtask, slot int) string {
@@ -78,7 +84,8 @@ func transactionalID(prefix string, subtask, slot int) string {
 func newTxnPool(cfg *sinkConfig, ctx connector.SinkContext) (*txnPool, error) {
 	p := &txnPool{
 		cfg: cfg, log: ctx.Logger.With().Int("subtask", ctx.Subtask).Logger(), subtask: ctx.Subtask, excluded: map[string]bool{},
-		lost: counter(ctx.Metrics, "numTransactionsLost"),
+		topics: map[string]topicID{},
+		lost:   counter(ctx.Metrics, "numTransactionsLost"),
 	}
 	for _, b := range ctx.AllCommittables {
 		c, err := decodeCommittable(b)
@@ -153,7 +160,7 @@ func (p *txnPool) overdue() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
-		if s.state == slotFree || s.committing {
+		if s.state == slotFree || s.state == slotCommitted || s.committing {
 			continue
 		}
 		if age := p.cfg.now().Sub(s.begun); age > limits[s.state] {
@@ -215,6 +222,8 @@ func advise(err error) error {
 		return lastingError{fmt.Errorf("%w: the topic does not take such records (a compacted one wants keys, kafka.KeyFunc)", err)}
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("%w: it was deleted: create it again, with as many partitions", err)
+	case errors.Is(err, kerr.UnknownTopicID):
+		return fmt.Errorf("%w: the topic was deleted and created again while the job wrote to it; the next start writes to the new one", err)
 	}
 	return err
 }
@@ -252,7 +261,7 @@ func (s *slot) acked(r *Record) {
 			return
 		}
 	}
-	s.spans = append(s.spans, span{r.Topic, r.Partition, r.Offset, r.Offset})
+	s.spans = append(s.spans, span{topic: r.Topic, partition: r.Partition, first: r.Offset, last: r.Offset})
 	s.last = len(s.spans) - 1
 }
 
@@ -279,6 +288,9 @@ func (s *slot) prepare(ctx context.Context, checkpointID int64) (committable, er
 	s.mu.Lock()
 	c := committable{id: s.id, producerID: pid, epoch: epoch, seq: s.seq, checkpoint: checkpointID, spans: s.spans}
 	s.mu.Unlock()
+	if err := s.pool.identify(ctx, &c); err != nil {
+		return committable{}, err
+	}
 	s.pool.mu.Lock()
 	s.prepared, s.state = c, slotPrepared
 	s.pool.mu.Unlock()
@@ -297,23 +309,64 @@ func (p *txnPool) find(c *committable) *slot {
 	return nil
 }
 
-// commit commits a prepared slot and frees it.
+// commit commits a prepared slot, and frees those that its checkpoint makes free.
 func (s *slot) commit(ctx context.Context) error {
-	s.pool.mu.Lock()
+	p := s.pool
+	p.mu.Lock()
 	s.committing = true
-	s.pool.mu.Unlock()
-	if err := s.pool.settle(ctx, &s.prepared); err != nil {
+	p.mu.Unlock()
+	if err := p.settle(ctx, &s.prepared); err != nil {
 		return err
 	}
 	s.discard()
-	if !s.pool.enough() {
-		if err := s.ensure(ctx); err != nil && ctx.Err() == nil {
-			// Not this commit's failure; the next use tries again and reports it.
-			s.pool.log.Warn().Err(err).Str("transactional_id", s.id).Msg("transactional id was not initialised again; its next use does it")
+	p.mu.Lock()
+	s.state, s.committing, s.told, s.absent = slotCommitted, false, false, 0
+	p.mu.Unlock()
+	p.thaw(ctx, s.prepared.checkpoint)
+	return nil
+}
+
+// committed says that checkpoints whose barriers come from now on do not hold the committables of checkpoint and those before it.
+func (p *txnPool) committed(checkpoint int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s.state == slotCommitted && s.prepared.checkpoint <= checkpoint {
+			s.told = true
 		}
 	}
-	s.pool.giveBack(s)
-	return nil
+}
+
+// barrier says that a checkpoint is being taken.
+func (p *txnPool) barrier(checkpoint int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s.state == slotCommitted && s.told && s.absent == 0 {
+			s.absent = checkpoint
+		}
+	}
+}
+
+// thaw frees the committed slots that a completed checkpoint does not hold: no restart asks for them any more.
+func (p *txnPool) thaw(ctx context.Context, complete int64) {
+	p.mu.Lock()
+	var free []*slot
+	for _, s := range p.slots {
+		if s.state == slotCommitted && s.absent > 0 && s.absent <= complete {
+			free = append(free, s)
+		}
+	}
+	p.mu.Unlock()
+	for _, s := range free {
+		if !p.enough() {
+			if err := s.ensure(ctx); err != nil && ctx.Err() == nil {
+				// Not this commit's failure; the next use tries again and reports it.
+				p.log.Warn().Err(err).Str("transactional_id", s.id).Msg("transactional id was not initialised again; its next use does it")
+			}
+		}
+		p.giveBack(s)
+	}
 }
 
 // settle finds out what became of a transaction, applies the policy for a lost one, and returns nil when the job may go on.

@@ -75,6 +75,9 @@ type encoder[T any] struct {
 	ctx  context.Context
 	free []*Record // of the task's goroutine
 	m    sinkMetrics
+	// learn is told of each topic before its first record, and of some again; nil when the sink has one topic.
+	learn func(topic string)
+	last  string // the topic it was told of last
 
 	mu    sync.Mutex
 	acked []*Record // handed back by the client's goroutine
@@ -141,6 +144,10 @@ func (e *encoder[T]) produce(cl *kgo.Client, v T, ts int64, done func(*Record, e
 		if err := s.record(v, rec); err != nil {
 			return fmt.Errorf("kafka: fill record%s for topic %q: %w", at(ts), rec.Topic, err)
 		}
+	}
+	if e.learn != nil && rec.Topic != e.last {
+		e.last = rec.Topic
+		e.learn(rec.Topic)
 	}
 	e.m.n++
 	e.m.size += int64(len(rec.Value) + len(rec.Key))
@@ -275,6 +282,9 @@ const writerStateVersion = 1
 func newTxnWriter[T any](s *sink[T], ctx connector.SinkContext, pool *txnPool, restored [][]byte) (*txnWriter[T], error) {
 	w := &txnWriter[T]{enc: newEncoder(s, ctx), pool: pool}
 	w.ctx = w.enc.ctx
+	if s.topicOf != nil || s.record != nil {
+		w.enc.learn = func(topic string) { pool.learn(w.ctx, topic) }
+	}
 	w.done = func(r *Record, err error) {
 		owner := w.owner.Load()
 		if err != nil {
@@ -308,6 +318,9 @@ func newTxnWriter[T any](s *sink[T], ctx connector.SinkContext, pool *txnPool, r
 		if err := pool.admin.cleanUp(w.ctx, prefix, func(_ int, id string) bool { return !pool.excluded[id] }); err != nil {
 			return nil, err
 		}
+	}
+	if s.cfg.topic != "" {
+		pool.learn(w.ctx, s.cfg.topic)
 	}
 	// The first id is initialised now: missing rights fail the start and not the first record.
 	sl, err := pool.take(w.ctx)
@@ -352,6 +365,7 @@ func (w *txnWriter[T]) Flush(ctx context.Context, _ bool) error {
 
 // PrepareCommit implements connector.CommittingWriter. An interval without records has no transaction.
 func (w *txnWriter[T]) PrepareCommit(checkpointID int64) ([][]byte, error) {
+	w.pool.barrier(checkpointID)
 	if err := w.pool.overdue(); err != nil {
 		return nil, err
 	}
@@ -369,8 +383,8 @@ func (w *txnWriter[T]) PrepareCommit(checkpointID int64) ([][]byte, error) {
 	return [][]byte{c.encode()}, nil
 }
 
-// Committed implements connector.CommittingWriter; the committer has freed the slots already.
-func (w *txnWriter[T]) Committed(int64) {}
+// Committed implements connector.CommittingWriter.
+func (w *txnWriter[T]) Committed(checkpointID int64) { w.pool.committed(checkpointID) }
 
 // Snapshot stores the prefix, so that a job that is restored with another one still cleans up.
 func (w *txnWriter[T]) Snapshot(int64) ([][]byte, error) {

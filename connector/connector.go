@@ -212,6 +212,8 @@ type SinkContext struct {
 	AllCommittables [][]byte
 	// JobID and OperatorID tell apart the sinks that write to one place. A job restored from a savepoint has another JobID.
 	JobID, OperatorID string
+	// Embedded says that the whole cluster runs in this process: the job ends with it.
+	Embedded bool
 	// Files are the file systems that the job can use.
 	Files   *fs.Registry
 	Logger  zerolog.Logger

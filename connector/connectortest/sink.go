@@ -34,6 +34,10 @@ type SinkOptions struct {
 	// CommitLast makes the committers of all subtasks run after all writers are made where the contract allows it: subtasks start in
 	// descending order, each committer directly before its writer.
 	Descending bool
+	// JobID is the job's, "connectortest" when it is empty; a job that is restored from another one's checkpoint has another.
+	JobID string
+	// Embedded is that of connector.SinkContext.
+	Embedded bool
 }
 
 // StartSink starts an attempt; from is the checkpoint to restore, or nil. An error of any subtask is returned.
@@ -47,7 +51,10 @@ func StartSink[T any](tb testing.TB, s connector.Sink[T], parallelism int, from 
 	tb.Cleanup(r.Kill)
 	perC, perW := make([][][]byte, parallelism), make([][][]byte, parallelism)
 	ctx := connector.SinkContext{Context: r.ctx, Parallelism: parallelism, Attempt: opts.Attempt, Logger: Logger(tb), CheckpointingEnabled: true,
-		JobID: "connectortest", OperatorID: "sink", Files: files()}
+		JobID: "connectortest", OperatorID: "sink", Files: files(), Embedded: opts.Embedded}
+	if opts.JobID != "" {
+		ctx.JobID = opts.JobID
+	}
 	if from != nil {
 		ctx.RestoredCheckpoint, r.nextID = from.ID, from.ID+1
 		ctx.AllCommittables = from.Committables

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector"
-	"github.com/thalweg/thalweg/fs"
 )
 
 type committer struct {
 	cfg *sinkConfig
 	ctx connector.SinkContext
 	sys systems
+	// folders are those of the parts that were committed, URIs.
+	folders map[string]bool
 }
 
 func (c *committer) Commit(ctx context.Context, committables [][]byte, retry bool) error {
@@ -28,6 +29,10 @@ func (c *committer) Commit(ctx context.Context, committables [][]byte, retry boo
 		if err != nil {
 			return err
 		}
+		if c.folders == nil {
+			c.folders = map[string]bool{}
+		}
+		c.folders[folderOf(cm.From)] = true
 		switch {
 		case there:
 		case retry: // an earlier attempt had committed it, and somebody has taken it away since
@@ -68,8 +73,8 @@ func commit(ctx context.Context, sys *systems, c committable) (there bool, err e
 func (c *committer) Close() error {
 	ctx, cancel := tidyContext(c.ctx.Context)
 	defer cancel()
-	if f, root, err := c.sys.resolve(ctx, c.cfg.dir); err == nil {
-		tidy(ctx, f, root, key(c.ctx))
+	for folder := range c.folders {
+		tidy(ctx, &c.sys, folder)
 	}
 	return c.sys.close()
 }
@@ -79,11 +84,11 @@ func tidyContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 }
 
-// tidy removes the folders of pending parts if they are empty. Whoever ends last in an attempt succeeds, be it a writer or the committer; others, whose
-// folder it takes away, make it again.
-func tidy(ctx context.Context, f fs.FileSystem, root, key string) {
-	work := root + "/" + hidden
-	if f.Remove(ctx, work+"/"+key, false) == nil {
-		_ = f.Remove(ctx, work, false) // others may use it
+// tidy removes a folder of pending parts, and the one that all of these are in, if they are empty. Whoever ends last in an attempt succeeds, be
+// it a writer or the committer; others, whose folder it takes away, make it again.
+func tidy(ctx context.Context, sys *systems, folder string) {
+	f, dir, err := sys.resolve(ctx, folder)
+	if err == nil && f.Remove(ctx, dir, false) == nil {
+		_ = f.Remove(ctx, path.Dir(dir), false) // others may use it
 	}
 }

@@ -72,11 +72,11 @@ func (s *sink[T]) Preflight(ctx context.Context, env connector.PreflightContext)
 	return nil
 }
 
-func (s *sink[T]) Writer(ctx connector.SinkContext, _ [][]byte) (connector.SinkWriter[T], error) {
+func (s *sink[T]) Writer(ctx connector.SinkContext, restored [][]byte) (connector.SinkWriter[T], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	return newWriter(s, ctx)
+	return newWriter(s, ctx, restored)
 }
 
 func (s *sink[T]) Committer(ctx connector.SinkContext) (connector.Committer, error) {
@@ -89,8 +89,10 @@ func (s *sink[T]) Committer(ctx connector.SinkContext) (connector.Committer, err
 // hidden is the folder of parts that are not committed.
 const hidden = "_thalweg"
 
-// key names the folder of one sink of one job.
-func key(ctx connector.SinkContext) string {
-	h := sha256.Sum256([]byte(ctx.JobID + "/" + ctx.OperatorID))
+// key names the folder of one sink of one job, and of the jobs that were restored from its checkpoints.
+func key(ctx connector.SinkContext) string { return short(ctx.JobID + "/" + ctx.OperatorID) }
+
+func short(s string) string {
+	h := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(h[:8])
 }

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"path"
-	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +49,7 @@ type writer[T any] struct {
 	files   fs.FileSystem
 	root    string // the directory's path in files
 	work    string // path of the folder of pending parts
+	left    leftovers
 	run     string
 	next    int
 	open    map[string]*part // by bucket
@@ -59,7 +58,7 @@ type writer[T any] struct {
 	line    []byte
 }
 
-func newWriter[T any](s *sink[T], ctx connector.SinkContext) (*writer[T], error) {
+func newWriter[T any](s *sink[T], ctx connector.SinkContext, restored [][]byte) (*writer[T], error) {
 	w := &writer[T]{s: s, ctx: ctx, sys: systems{reg: ctx.Files}, run: runID(), open: map[string]*part{}, parts: ctx.Metrics.Counter("numFilesCreated")}
 	f, root, err := w.sys.resolve(ctx.Context, s.cfg.dir)
 	if err != nil {
@@ -67,41 +66,14 @@ func newWriter[T any](s *sink[T], ctx connector.SinkContext) (*writer[T], error)
 	}
 	w.files, w.root = f, strings.TrimRight(root, "/")
 	w.work = w.root + "/" + hidden + "/" + key(ctx)
-	if err := w.clean(); err != nil {
+	if w.left, err = newLeftovers(ctx, s.cfg, restored); err == nil {
+		w.work = w.left.adopt(f, w.root, w.work)
+		err = w.left.clean(&w.sys)
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.sys.close())
 	}
 	return w, nil
-}
-
-// clean removes what former attempts of this job left of this subtask's parts (after a rescale: of those that fall to it), except for what
-// is to be committed.
-func (w *writer[T]) clean() error {
-	keep := map[string]bool{}
-	for _, b := range w.ctx.AllCommittables {
-		c, err := decodeCommittable(b)
-		if err != nil {
-			return err
-		}
-		keep[c.From] = true
-	}
-	infos, err := w.files.List(w.ctx.Context, w.work)
-	if errors.Is(err, iofs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("file: clean up after a former attempt: %w", err)
-	}
-	for _, i := range infos {
-		sub, _, _ := strings.Cut(path.Base(i.Path), "-")
-		n, err := strconv.Atoi(sub)
-		if err != nil || n%w.ctx.Parallelism != w.ctx.Subtask || keep[uriOf(w.files, i.Path)] {
-			continue
-		}
-		if err := w.files.Remove(w.ctx.Context, i.Path, false); err != nil {
-			return fmt.Errorf("file: clean up after a former attempt: %w", err)
-		}
-	}
-	return nil
 }
 
 func decodeCommittable(b []byte) (committable, error) {
@@ -200,7 +172,7 @@ func (w *writer[T]) begin(bucket string) (*part, error) {
 		to += "/" + bucket
 	}
 	to += "/" + c.prefix + "-" + name + c.suffix
-	p := &part{since: time.Now(), path: w.work + "/" + name, c: committable{To: uriOf(w.files, to)}}
+	p := &part{since: time.Now(), path: w.work + "/" + name + w.left.mark, c: committable{To: uriOf(w.files, to)}}
 	p.c.From = uriOf(w.files, p.path)
 	var err error
 	for range 3 { // another subtask may remove the folder as it ends
@@ -270,9 +242,14 @@ func (w *writer[T]) PrepareCommit(int64) ([][]byte, error) {
 	return out, nil
 }
 
-func (w *writer[T]) Committed(int64) {}
+// Committed looks again for what former runs left, when some of it could not be removed yet.
+func (w *writer[T]) Committed(int64) {
+	if err := w.left.again(&w.sys); err != nil {
+		w.ctx.Logger.Warn().Err(err).Msg("parts that a former run left are not removed yet; trying again later")
+	}
+}
 
-func (w *writer[T]) Snapshot(int64) ([][]byte, error) { return nil, nil }
+func (w *writer[T]) Snapshot(int64) ([][]byte, error) { return w.left.state() }
 
 // Close gives up the parts that no checkpoint has seen, and tidies up.
 func (w *writer[T]) Close() error {
@@ -283,6 +260,8 @@ func (w *writer[T]) Close() error {
 	w.open = nil
 	ctx, cancel := tidyContext(w.ctx.Context)
 	defer cancel()
-	tidy(ctx, w.files, w.root, key(w.ctx))
+	for _, folder := range w.left.folders {
+		tidy(ctx, &w.sys, folder)
+	}
 	return errors.Join(append(errs, w.sys.close())...)
 }

@@ -47,6 +47,7 @@ type Context struct {
 	TimesFrom          string // file:line of the call whose watermark strategy the event times of the input are from; "" for several
 	Index              int    // position in the chain, head first
 	JobID, JobName     string
+	Embedded           bool // the job ends with this process
 	Files              *fs.Registry
 	Subtask            int
 	Parallelism        int

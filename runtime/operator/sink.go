@@ -101,7 +101,7 @@ func (o *sinkOp) Open(ctx context.Context) error {
 	sc := connector.SinkContext{
 		Context: o.ctx.Services.Context(), Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Attempt: o.ctx.Attempt,
 		RestoredCheckpoint: o.ctx.RestoredCheckpoint, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics, CheckpointingEnabled: o.ctx.Checkpointing,
-		JobID: o.ctx.JobID, OperatorID: o.ctx.ID.String(), Files: o.ctx.Files,
+		JobID: o.ctx.JobID, OperatorID: o.ctx.ID.String(), Embedded: o.ctx.Embedded, Files: o.ctx.Files,
 	}
 	o.sent = o.ctx.Metrics.Counter("numRecordsSend")
 	if o.makeCommitter != nil {

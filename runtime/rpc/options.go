@@ -58,6 +58,8 @@ type ProcessConfig struct {
 	MemoryBytes   int64    `json:"memoryBytes,omitempty"` // the container's share for this process
 	Dirs          []string `json:"dirs,omitempty"`        // private local folders, one per disk, removed after the process
 	LogDir        string   `json:"logDir,omitempty"`
+	// Embedded says that the whole cluster runs in this process, so that the job ends with it.
+	Embedded bool `json:"embedded,omitempty"`
 	// DataSecret is what the job's workers prove to each other to know before they exchange records. It belongs into no log.
 	DataSecret []byte `json:"dataSecret,omitempty"`
 }

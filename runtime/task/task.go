@@ -52,6 +52,7 @@ type Deployment struct {
 // Environment is what a worker gives to its tasks.
 type Environment struct {
 	JobID       string
+	Embedded    bool // the job ends with this process
 	Config      config.Configuration
 	Network     *network.Environment
 	FS          *fs.Registry

@@ -245,6 +245,7 @@ func (p InProcess) Launch(_ context.Context, spec LaunchSpec) (Process, error) {
 	lower, upper := rpc.Pipe[*pb.WorkerUp, *pb.WorkerDown]()
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &goroutine{link: upper, cancel: cancel, done: make(chan struct{}), left: make(chan struct{})}
+	spec.Config.Embedded = true
 	go func() {
 		defer close(g.done)
 		defer cancel()

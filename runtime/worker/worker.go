@@ -70,7 +70,7 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 	}, log)
 	w := &worker{link: link, program: p, log: log, tasks: map[graph.ExecutionID]*task.Task{}}
 	w.env = task.Environment{
-		JobID: cfg.JobID, Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
+		JobID: cfg.JobID, Embedded: cfg.Embedded, Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
 		StateMemory: stateMemory(conf, cfg),
 	}
 	w.env.StatePool = (&pools{bytes: w.env.StateMemory, graph: p.Graph, made: map[poolKey]*state.Pool{}}).get

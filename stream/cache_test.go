@@ -111,6 +111,58 @@ func TestCacheIsComputedAgainWhenItsWorkerDies(t *testing.T) {
 	}
 }
 
+// What reads one keyed stream shares one partition, on which each key is at one subtask for all of them; another keyed stream, though its key
+// function may be the same, and readers of another parallelism do not.
+func TestKeyedReadersShareACache(t *testing.T) {
+	const n = 2000
+	var computed atomic.Int64
+	var all map[string][]string
+	for _, mode := range []string{"STREAMING", "BATCH"} {
+		o := outputs{}
+		build := func(env *Environment) error {
+			k := counted(numbers(env, n, "numbers"), &computed, "compute").Cache().KeyBy(func(v int64) int64 { return v % 7 })
+			shown(k.MaxBy(func(v int64) int64 { return v }).DataStream).SinkTo(o.sink("max"))
+			shown(k.MinBy(func(v int64) int64 { return v }).DataStream).SinkTo(o.sink("min"))
+			shown(k.MinBy(func(v int64) int64 { return -v }).SetParallelism(1).DataStream).SinkTo(o.sink("one"))
+			return nil
+		}
+		p, err := program("job", build, config.Configuration{"execution.runtime-mode": mode, "parallelism.default": "3"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Graph.Vertices {
+			v, partitions := &p.Graph.Vertices[i], map[int]bool{}
+			for i := range v.Outputs {
+				partitions[v.Partition(i)] = true
+			}
+			if want := map[string]int{"STREAMING": 3, "BATCH": 2}[mode]; strings.HasSuffix(v.Name, "Cache") && (len(v.Outputs) != 3 || len(partitions) != want) {
+				t.Errorf("%s: %d partitions for %d outputs, want %d", mode, len(partitions), len(v.Outputs), want)
+			}
+		}
+		if err := runJob(t, map[string]string{"execution.runtime-mode": mode, "parallelism.default": "3"}, build); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string][]string{}
+		for name, c := range o { // in STREAMING each update is emitted; the last of a key is what BATCH emits
+			got[name] = sorted(c)
+		}
+		if all == nil {
+			all = got
+			continue
+		}
+		for name, vs := range got {
+			if len(vs) != 7 {
+				t.Errorf("%s: %d results: %v", name, len(vs), vs)
+			}
+			for _, v := range vs {
+				if !slices.Contains(all[name], v) {
+					t.Errorf("%s: %s is not among the results in STREAMING", name, v)
+				}
+			}
+		}
+	}
+}
+
 // Readers that take the records as they are share one partition; a cached stream is chained to what computes it, and nothing is to it.
 func TestPlanOfACache(t *testing.T) {
 	var computed atomic.Int64

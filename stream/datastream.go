@@ -216,7 +216,7 @@ func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
 	if mayDiffer(reflect.TypeFor[K]()) {
 		fn = equalToItself(k.site, fn)
 	}
-	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec, Site: k.site}
+	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec, Site: k.site, ID: new(byte)}
 	if t, err := serde.For[K](); err == nil {
 		k.keyType = operator.TypeName(t)
 	}

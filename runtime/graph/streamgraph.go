@@ -132,7 +132,7 @@ type Options struct {
 
 // Translate checks g and chains its operators into a JobGraph. All mistakes are reported at once.
 func Translate(g *StreamGraph, o Options) (*Program, error) {
-	t := &translation{o: o, ids: map[*Node]OperatorID{}, head: map[*Node]*Node{}, chain: map[*Node]*ChainNode{}, outs: map[*Node][]*Node{}}
+	t := &translation{o: o, ids: map[*Node]OperatorID{}, head: map[*Node]*Node{}, chain: map[*Node]*ChainNode{}, outs: map[*Node][]*Node{}, keys: map[VertexID][]any{}}
 	for _, n := range g.Nodes {
 		t.resolve(n)
 	}
@@ -149,7 +149,8 @@ type translation struct {
 	head  map[*Node]*Node // node -> head of its chain
 	chain map[*Node]*ChainNode
 	outs  map[*Node][]*Node
-	apart map[*Node]bool // never chained to what precedes it
+	apart map[*Node]bool     // never chained to what precedes it
+	keys  map[VertexID][]any // identity of the Keyer of each output
 	errs  []error
 	warns []string
 }
@@ -328,9 +329,11 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 			from := &jg.Vertices[index[t.head[e.From]]]
 			out := len(from.Outputs)
 			o := Output{To: id, From: t.ids[e.From], Tag: e.Tag, Partitioner: e.Partitioner, Exchange: exchange}
-			if exchange == Blocking && e.Keyer == nil {
-				o.Same = jg.same(from, o, n.Parallelism)
+			key := identity(e.Keyer)
+			if exchange == Blocking && (e.Keyer == nil || key != nil) {
+				o.Same = t.same(jg, from, o, key, n)
 			}
+			t.keys[from.ID] = append(t.keys[from.ID], key)
 			from.Outputs = append(from.Outputs, o)
 			v.Inputs = append(v.Inputs, Input{From: from.ID, FromOutput: out, Input: e.Input, Partitioner: e.Partitioner, Exchange: exchange})
 			fc := t.chain[e.From]
@@ -345,11 +348,21 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 	return p, err
 }
 
-// same finds an output of v that deals the same records out in the same way to as many consumers as o; it returns what Output.Same is then.
-// Source: Flink's StreamingJobGraphGenerator, which lets consumers with equal partitioners share a result.
-func (g *JobGraph) same(v *Vertex, o Output, consumers int) int {
+// identity is what edges have in common whose Keyers compute the same keys, nil when it is not known.
+func identity(keyer any) any {
+	if k, ok := keyer.(interface{ Identity() any }); ok {
+		return k.Identity()
+	}
+	return nil
+}
+
+// same finds an output of v that deals the same records out in the same way to as many consumers as o, which goes to n; it returns what
+// Output.Same is then. Source: Flink's StreamingJobGraphGenerator, which lets consumers with equal partitioners share a result.
+func (t *translation) same(g *JobGraph, v *Vertex, o Output, key any, n *Node) int {
 	for i, other := range v.Outputs {
-		if to := g.Vertex(other.To); to != nil && other.Same == 0 && other.From == o.From && other.Tag == o.Tag && other.Partitioner == o.Partitioner && to.Parallelism == consumers {
+		to := g.Vertex(other.To)
+		if to != nil && other.Same == 0 && other.From == o.From && other.Tag == o.Tag && other.Partitioner == o.Partitioner && t.keys[v.ID][i] == key &&
+			to.Parallelism == n.Parallelism && (key == nil || to.MaxParallelism == n.MaxParallelism) {
 			return i + 1
 		}
 	}

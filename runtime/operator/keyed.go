@@ -13,6 +13,7 @@ type KeySelector[K comparable, T any] struct {
 	Fn    func(T) K
 	Codec serde.Codec[K]
 	Site  string // file:line of the user's call; "" when it is not known
+	ID    *byte  // of the keyed stream, whose readers may share an exchange; nil when nobody else has it
 
 	types string       // what errors call T, instead of its name
 	check *keyCheck[K] // of one operator
@@ -43,6 +44,16 @@ func (e *KeyError) Error() string {
 	}
 	return fmt.Sprintf("%s: the key function returned %s for a record, and another key for the same record before it was sent here. It must depend on the record alone (no clock, randomness, map order or variable), "+
 		"and on what arrives of %s: a time.Time arrives in UTC, without its zone (take the key of t.UTC()), and a type with a codec of its own or MarshalBinary as its decoder makes it", call, e.Key, e.Type)
+}
+
+// Identity is equal for selectors of the same keyed stream, nil when there is no other.
+//
+// Source: graph.Edge.Keyer.
+func (k KeySelector[K, T]) Identity() any {
+	if k.ID == nil {
+		return nil
+	}
+	return k.ID
 }
 
 // NewHash returns a hash function with scratch memory of its own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,8 +27,9 @@ import (
 
 // batchJob is a job in BATCH on an embedded cluster of several TaskManagers whose workers can be killed.
 type batchJob struct {
-	t *testing.T
-	c *minicluster.Cluster
+	t   *testing.T
+	c   *minicluster.Cluster
+	dir string
 
 	mu      sync.Mutex
 	workers map[string]context.CancelCauseFunc // by TaskManager
@@ -51,9 +53,9 @@ func startBatch(t *testing.T, taskManagers int, conf config.Configuration, build
 		t.Fatal(err)
 	}
 	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)
-	j := &batchJob{t: t, workers: map[string]context.CancelCauseFunc{}}
+	j := &batchJob{t: t, dir: t.TempDir(), workers: map[string]context.CancelCauseFunc{}}
 	j.c, err = minicluster.Start(t.Context(), minicluster.Options{
-		Graph: p.Graph, Config: p.Graph.Config, FS: reg, TaskManagers: taskManagers, Dir: t.TempDir(), Logger: log,
+		Graph: p.Graph, Config: p.Graph.Config, FS: reg, TaskManagers: taskManagers, Dir: j.dir, Logger: log,
 		RunWorker: func(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig) error {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
@@ -103,6 +105,26 @@ func (j *batchJob) kill(tm string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.workers[tm](errKilled)
+}
+
+// damage cuts the files of what a vertex wrote.
+func (j *batchJob) damage(vertex string) (files int) {
+	for _, v := range j.details().Vertices {
+		if !strings.Contains(v.Vertex.Name, vertex) {
+			continue
+		}
+		err := filepath.WalkDir(j.dir, func(p string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(p)) == "exchange" && strings.HasPrefix(d.Name(), v.Vertex.ID.String()) {
+				files++
+				err = os.Truncate(p, 10)
+			}
+			return err
+		})
+		if err != nil {
+			j.t.Fatal(err)
+		}
+	}
+	return files
 }
 
 func (j *batchJob) wait() minicluster.Result {
@@ -249,6 +271,59 @@ func TestLostPartitionIsMadeAgain(t *testing.T) {
 				t.Errorf("committed %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// waits holds each of its first attempts up at the gate, at its first record.
+type waits struct {
+	g    *gate
+	over bool
+}
+
+func (w *waits) Open(rt *TaskContext) error { w.over = rt.Attempt() > 0; return nil }
+func (w *waits) Close() error               { return nil }
+func (w *waits) ProcessElement(_ *ProcessContext, v int64, out *Collector[int64]) error {
+	if !w.over {
+		w.over = true
+		w.g.pass()
+	}
+	out.Collect(v)
+	return nil
+}
+
+// When what a stage wrote cannot be read from its disk any more, though all workers live, that stage runs again and with it those that read
+// it. Another one, and one that had read it before, do not. The strategy has a single restart left for it.
+func TestDamagedPartitionIsMadeAgain(t *testing.T) {
+	const n = 20000
+	var wide, narrow, early atomic.Int64
+	g := newGate()
+	out, other := &committed{}, &committed{}
+	j := startBatch(t, 2, config.Configuration{"parallelism.default": "2", "taskmanager.memory.segment-size": "512", "restart-strategy.fixed-delay.attempts": "1"},
+		func(env *Environment) error {
+			s := counted(numbers(env, n, "wide"), &wide, "wide").Cache()
+			b := counted(numbers(env, 10, "narrow"), &narrow, "narrow").Cache()
+			counted(s.DataStream, &early, "early").SinkTo(other)
+			s.Union(b.DataStream).Process(func() ProcessFunction[int64, int64] { return &waits{g: g} }).SinkTo(out)
+			return nil
+		})
+	<-g.reached
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); len(other.all()) < n; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the other reader does not end")
+		}
+	}
+	if files := j.damage("wide"); files == 0 {
+		t.Fatal("there are no files to damage")
+	}
+	close(g.open)
+	j.finish()
+	if wide.Load() != 2*n || narrow.Load() != 10 || early.Load() != n {
+		t.Errorf("%d records of the damaged stage, %d of another, %d of one that had read it; want %d, 10 and %d", wide.Load(), narrow.Load(), early.Load(), 2*n, n)
+	}
+	if got := out.all(); len(got) != n+10 {
+		t.Errorf("%d records committed, want %d", len(got), n+10)
 	}
 }
 

@@ -9,8 +9,9 @@ type CachedDataStream[T any] = SingleOutputStreamOperator[T]
 // local disks when they have been computed, and each consumer reads them from there: consumers are tasks of their own, none is chained to
 // what computes the records, so that one that fails, or is slow, or is itself run again does not make them computed again. Consumers
 // that take the records as they are (Map, Filter, Process, a sink) share what is on disk; those that partition them (KeyBy, Rebalance,
-// Broadcast) get them partitioned when they are written, once for all readers of one keyed stream (k := s.KeyBy(...)) with the same parallelism. They are computed again only when a worker that holds them has died, or they cannot be read
-// from its disk any more, and are removed when the last consumer has finished.
+// Broadcast) get them partitioned when they are written, once for all readers of one keyed stream (k := s.KeyBy(...)) that have the same
+// parallelism. They are computed again only when a worker that holds them has died, or they cannot be read from its disk any more, and are
+// removed when the last consumer has finished.
 //
 // In STREAMING the stream passes on what it gets, and nothing is kept: all consumers get each record as it is computed.
 //

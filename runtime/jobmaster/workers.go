@@ -191,6 +191,9 @@ func failureOf(f *pb.Failure) scheduler.Failure {
 	out := scheduler.Failure{Message: f.GetMessage(), Detail: f.GetDetail(), Kind: f.GetKind(), Fatal: f.GetFatal(), Operator: f.GetOperator()}
 	// A task whose peer's process died sees a broken connection first; that is the same death.
 	out.Death = out.Kind == "connection"
+	if id, err := graph.ParseExecutionID(f.GetLostPartition()); err == nil {
+		out.Lost = id
+	}
 	return out
 }
 

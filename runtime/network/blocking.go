@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,7 +14,8 @@ import (
 // spill is what makes a Partition a blocking one: what the task writes goes to one file on a local disk, and consumers read it, each from
 // the beginning and as often as they like, once the partition is finished and until it is released. A subpartition is the list of its
 // buffers in the file; the ends (EndOfData, EndOfPartition) follow from the list's. The index is in memory: the partition is lost with
-// its process. Source: Flink BoundedBlockingSubpartition.
+// its process, and one that cannot be read again as it was written fails its consumers with PartitionLost. Source: Flink
+// BoundedBlockingSubpartition.
 type spill struct {
 	p    *Partition
 	path string
@@ -30,7 +32,10 @@ type spill struct {
 type segment struct {
 	at     int64
 	length int
+	sum    uint32 // CRC-32C
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // view is the place of a consumer in a subpartition of a spill.
 type view struct {
@@ -76,7 +81,7 @@ func (s *spill) write(c *Channel) error {
 	if err != nil {
 		return diskError(s.p.id, "write", err)
 	}
-	s.subs[c.index] = append(s.subs[c.index], segment{s.size, n})
+	s.subs[c.index] = append(s.subs[c.index], segment{s.size, n, crc32.Checksum(c.buf, castagnoli)})
 	s.size += int64(n)
 	s.p.bytesOut.Add(int64(n))
 	c.buf = c.buf[:0]
@@ -137,13 +142,13 @@ func (s *spill) release() {
 	}
 }
 
-// read reads a segment.
-func (s *spill) read(g segment) ([]byte, error) {
+// read reads a segment of a subpartition.
+func (s *spill) read(sub int, g segment) ([]byte, *ConnectionError) {
 	s.mu.Lock()
 	f := s.f
 	s.mu.Unlock()
 	if f == nil {
-		return nil, errors.New("the partition was released")
+		return nil, s.gone(sub)
 	}
 	e := s.p.env
 	buf := e.pool.get()
@@ -152,8 +157,18 @@ func (s *spill) read(g segment) ([]byte, error) {
 		buf = make([]byte, g.length)
 	}
 	buf = buf[:g.length]
-	if _, err := f.ReadAt(buf, g.at); err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.path, err)
+	_, err := f.ReadAt(buf, g.at)
+	if err == nil && crc32.Checksum(buf, castagnoli) != g.sum {
+		err = fmt.Errorf("the %d bytes from %d on are not those that were written", g.length, g.at)
+	}
+	if err != nil {
+		e.pool.put(buf)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.released { // while it was read
+			return nil, s.gone(sub)
+		}
+		return nil, &ConnectionError{Kind: PartitionLost, Peer: "local", Partition: s.p.id, Subpartition: sub, Err: fmt.Errorf("read %s: %w", s.path, err)}
 	}
 	return buf, nil
 }
@@ -175,9 +190,9 @@ func (c *Channel) takeView(credit bool) (e entry, backlog int, more, ok bool) {
 		g := s.subs[v.sub][v.next]
 		v.next++
 		c.mu.Unlock()
-		data, err := s.read(g)
+		data, err := s.read(c.index, g)
 		if err != nil {
-			c.producerGone(&ConnectionError{Kind: ProducerGone, Peer: "local", Partition: c.p.id, Subpartition: c.index, Err: err})
+			c.producerGone(err)
 			return entry{}, 0, false, false
 		}
 		return entry{data: data}, left - 1, true, true

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -177,6 +178,46 @@ func TestReleasedBlockingPartition(t *testing.T) {
 		q.Close()
 		if n := files(t, dir); n != 0 {
 			t.Errorf("%d files are left", n)
+		}
+	})
+}
+
+// A file that is cut, or gives back what was not written, fails who reads it with the partition's name; one that has lost its name is read.
+func TestDamagedBlockingPartition(t *testing.T) {
+	both(t, func(t *testing.T, remote bool) {
+		for name, damage := range map[string]func(path string) error{
+			"cut": func(path string) error { return os.Truncate(path, 20) },
+			"changed": func(path string) error {
+				f, err := os.OpenFile(path, os.O_RDWR, 0)
+				if err == nil {
+					_, err = f.WriteAt([]byte{'x'}, 40)
+					err = errors.Join(err, f.Close())
+				}
+				return err
+			},
+			"": os.Remove,
+		} {
+			producer, consumerEnv, address := pair(t, remote, Config{BufferSize: 16, BuffersPerChannel: 1, FloatingPerGate: -1})
+			p, err := producer.NewBlockingPartition(t.Context(), testPartition(0), 1, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := writeNumbers(p, 0, 100); err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(p.spill.path); err != nil {
+				t.Fatal(err)
+			}
+			_, err = newConsumer(t, t.Context(), consumerEnv, Source{Partition: p.ID(), Address: address}).collect()
+			if name == "" {
+				if err != nil {
+					t.Errorf("without its name: %v", err)
+				}
+				continue
+			}
+			if ce := wantKind(t, err, PartitionLost); ce.Partition != p.ID() || !strings.Contains(ce.Error(), filepath.Base(p.spill.path)) {
+				t.Errorf("%s: %v", name, ce)
+			}
 		}
 	})
 }

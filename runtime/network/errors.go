@@ -24,6 +24,8 @@ const (
 	ConsumerGone
 	// ProtocolViolation means that the peer sent what it must not; a bug or another version.
 	ProtocolViolation
+	// PartitionLost means that a finished partition cannot be read from its file any more, though the worker that holds it lives.
+	PartitionLost
 )
 
 func (k FailureKind) String() string {
@@ -40,6 +42,8 @@ func (k FailureKind) String() string {
 		return "consumer ended early"
 	case ProtocolViolation:
 		return "protocol violation"
+	case PartitionLost:
+		return "partition cannot be read"
 	}
 	return fmt.Sprintf("failure %d", uint8(k))
 }

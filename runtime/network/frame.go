@@ -212,7 +212,7 @@ func decodeFail(b []byte) (FailureKind, error) {
 		return ProtocolViolation, errors.New("failure without kind")
 	}
 	k := FailureKind(b[0])
-	if k < ConnectFailed || k > ProtocolViolation {
+	if k < ConnectFailed || k > PartitionLost {
 		return ProtocolViolation, fmt.Errorf("failure of unknown kind %d", b[0])
 	}
 	if len(b) == 1 {

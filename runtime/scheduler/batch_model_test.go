@@ -187,7 +187,7 @@ func (m *sim) advance(id graph.ExecutionID) {
 
 func (m *sim) fault() {
 	m.faults++
-	switch ids := m.ids(); rapid.IntRange(0, 5).Draw(m.t, "fault") {
+	switch ids := m.ids(); rapid.IntRange(0, 6).Draw(m.t, "fault") {
 	case 0, 1:
 		if len(ids) > 0 {
 			id := rapid.SampledFrom(ids).Draw(m.t, "failing")
@@ -217,9 +217,32 @@ func (m *sim) fault() {
 		}
 	case 5:
 		m.nextMaster()
+	case 6:
+		m.damage(ids)
 	default:
 		m.step(Fail{Failure{Message: "the coordinator process ended", Kind: "coordinator", Death: true}})
 	}
+}
+
+// damage lets a task find that a partition that it reads cannot be read any more.
+func (m *sim) damage(ids []graph.ExecutionID) {
+	var readers, lost []graph.ExecutionID
+	for _, id := range ids {
+		for _, in := range m.g.Vertex(id.Vertex).Inputs {
+			for _, x := range m.s.byID[in.From].Tasks {
+				if _, there := m.partitions[x.ID]; there && !m.live[id].commitOnly {
+					readers, lost = append(readers, id), append(lost, x.ID)
+				}
+			}
+		}
+	}
+	if len(readers) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(readers)-1).Draw(m.t, "damaged")
+	delete(m.live, readers[i])
+	m.drop(lost[i])
+	m.step(TaskChanged{ID: readers[i], State: TaskFailed, Failure: &Failure{Message: "cannot be read", Kind: "partition", Lost: lost[i]}})
 }
 
 // store is the answer of the store: the progress of now is what the next JobMaster finds.

@@ -16,13 +16,15 @@ type Slot struct {
 type Failure struct {
 	Message  string // root cause first, one line
 	Detail   string // stack or chain
-	Kind     string // as in the protocol: "error", "panic", "connection", "restore", ...; ours: "worker", "taskmanager", "checkpoint", "resources"
+	Kind     string // as in the protocol: "error", "panic", "connection", "partition", "restore", ...; ours: "worker", "taskmanager", "checkpoint", "resources"
 	Fatal    bool   // never followed by a restart
 	Operator string
 	// Death: a process died, so that waiting before the restart helps nobody.
 	Death bool
 	// Free: not the job's fault (preemption, decommissioned node): restarts do not count it.
 	Free bool
+	// Lost is the task whose finished partition could not be read though its worker lives; zero for none. In BATCH its stage runs again.
+	Lost graph.ExecutionID
 	// Set by the scheduler.
 	Task        string // "Map -> Sink (2/4)", "" for the whole job
 	Execution   graph.ExecutionID

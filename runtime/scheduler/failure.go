@@ -49,7 +49,10 @@ func (s *Scheduler) workerDown(e WorkerDown) {
 func (s *Scheduler) fail(f Failure, x *Execution, hit ...*stage) {
 	f.At = s.now
 	if x != nil {
-		hit = []*stage{s.byID[x.ID.Vertex].stage}
+		hit = s.loseOne(f.Lost)
+		if st := s.byID[x.ID.Vertex].stage; !slices.Contains(hit, st) {
+			hit = append(hit, st)
+		}
 		f.Task, f.Execution = s.TaskName(x.ID), x.ID
 		if f.TaskManager == "" {
 			f.TaskManager = x.Slot.TaskManager

@@ -186,6 +186,26 @@ func (s *Scheduler) lose(tm string, failed []*Execution) (hit []*stage, missing 
 	return hit, missing
 }
 
+// loseOne notes that a finished partition is gone though its worker lives. Its stage runs again as a whole, so all that read from it cannot go on;
+// these are returned.
+func (s *Scheduler) loseOne(producer graph.ExecutionID) (hit []*stage) {
+	x := s.Execution(producer)
+	if !s.batch || x == nil {
+		return nil
+	}
+	st := s.byID[producer.Vertex].stage
+	if st.state != stageFinished || st.gone {
+		return nil
+	}
+	st.gone = true
+	for _, o := range st.outputs {
+		if o.state == stageRunning {
+			hit = append(hit, o)
+		}
+	}
+	return hit
+}
+
 // rerun makes new attempts of the stages that ended, and of finished ones whose partitions are missing for them.
 func (s *Scheduler) rerun() (vertices []graph.VertexID) {
 	if !s.batch {

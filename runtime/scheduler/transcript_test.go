@@ -133,6 +133,10 @@ func (p *player) events(a []string) []Event {
 			case "connection":
 				f.Kind, f.Death = "connection", true
 			default:
+				if name, ok := strings.CutPrefix(w, "lost:"); ok { // the partition of a vertex's first task
+					f.Kind, f.Lost = "partition", p.s.Vertex(p.names[name]).Tasks[0].ID
+					continue
+				}
 				f.Message = strings.TrimSpace(f.Message + " " + w)
 			}
 		}

@@ -394,6 +394,7 @@ func (t *Task) describe(err error) *pb.Failure {
 	f := &pb.Failure{Message: err.Error(), Kind: "error"}
 	var p *operator.PanicError
 	var u *operator.UserError
+	var c *network.ConnectionError
 	var fatal interface{ Fatal() bool }
 	switch {
 	case errors.As(err, &p):
@@ -401,8 +402,15 @@ func (t *Task) describe(err error) *pb.Failure {
 		if errors.As(err, &u) {
 			f.Operator = u.Operator
 		}
-	case isConnection(err):
+	case errors.As(err, &c):
 		f.Kind = "connection"
+		switch c.Kind {
+		case network.PartitionLost:
+			f.Kind, f.LostPartition = "partition", c.Partition.Producer.String()
+		case network.PartitionNotFound:
+			f.LostPartition = c.Partition.Producer.String()
+		default:
+		}
 	case errors.As(err, &u):
 		f.Operator = u.Operator
 		if pos := t.position(); pos != "" {

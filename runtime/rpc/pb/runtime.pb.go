@@ -1553,11 +1553,12 @@ func (x *TaskStateChanged) GetFailure() *Failure {
 
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`   // root cause first, one line
-	Detail        string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`     // stack or chain
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`         // "error", "panic", "connection", "restore", …
-	Fatal         bool                   `protobuf:"varint,4,opt,name=fatal,proto3" json:"fatal,omitempty"`      // never retried (graph mismatch, preflight, incompatible state)
-	Operator      string                 `protobuf:"bytes,5,opt,name=operator,proto3" json:"operator,omitempty"` // name and UID of the failing operator
+	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`                                  // root cause first, one line
+	Detail        string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`                                    // stack or chain
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                        // "error", "panic", "connection", "restore", …
+	Fatal         bool                   `protobuf:"varint,4,opt,name=fatal,proto3" json:"fatal,omitempty"`                                     // never retried (graph mismatch, preflight, incompatible state)
+	Operator      string                 `protobuf:"bytes,5,opt,name=operator,proto3" json:"operator,omitempty"`                                // name and UID of the failing operator
+	LostPartition string                 `protobuf:"bytes,6,opt,name=lost_partition,json=lostPartition,proto3" json:"lost_partition,omitempty"` // BATCH: execution whose finished output the task could not read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1623,6 +1624,13 @@ func (x *Failure) GetFatal() bool {
 func (x *Failure) GetOperator() string {
 	if x != nil {
 		return x.Operator
+	}
+	return ""
+}
+
+func (x *Failure) GetLostPartition() string {
+	if x != nil {
+		return x.LostPartition
 	}
 	return ""
 }
@@ -3721,13 +3729,14 @@ const file_runtime_proto_rawDesc = "" +
 	"\x10TaskStateChanged\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x123\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1d.thalweg.runtime.v1.TaskStateR\x05state\x125\n" +
-	"\afailure\x18\x03 \x01(\v2\x1b.thalweg.runtime.v1.FailureR\afailure\"\x81\x01\n" +
+	"\afailure\x18\x03 \x01(\v2\x1b.thalweg.runtime.v1.FailureR\afailure\"\xa8\x01\n" +
 	"\aFailure\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05fatal\x18\x04 \x01(\bR\x05fatal\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\tR\boperator\"\x99\x02\n" +
+	"\boperator\x18\x05 \x01(\tR\boperator\x12%\n" +
+	"\x0elost_partition\x18\x06 \x01(\tR\rlostPartition\"\x99\x02\n" +
 	"\rCheckpointAck\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12#\n" +
 	"\rcheckpoint_id\x18\x02 \x01(\x03R\fcheckpointId\x12\x14\n" +

@@ -18,6 +18,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
 	"github.com/thalweg/thalweg/runtime/rest"
 	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/remote"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
 
@@ -279,7 +280,7 @@ func (m *master) serve(d *dispatcher.Dispatcher) (stop func()) {
 		},
 	})
 	m.gate.open(handler)
-	control := rpc.NewServer(rpc.Options{Token: m.app.Token}, rpc.Handlers{TaskManager: m.accept})
+	control := remote.NewServer(remote.Options{Token: m.app.Token}, remote.Handlers{TaskManager: m.accept})
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -18,6 +18,7 @@ import (
 	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/worker"
 )
 
@@ -31,7 +32,7 @@ const (
 const planFD = 3
 
 // sdkMarker lets the client read the protocol out of a binary before anything is sent; it stays in step with version.Protocol by a test.
-var sdkMarker = "thalweg.sdk.protocol=1;"
+var sdkMarker = "thalweg.sdk.protocol=2;"
 
 // Main runs the program that build describes, and exits the process. What it does depends on the role that the process was started in
 // (environment variable THALWEG_ROLE): none runs the job here, on an embedded cluster; plan builds twice, compares, and writes the job
@@ -216,12 +217,17 @@ func processLogger(role string, cfg rpc.ProcessConfig) zerolog.Logger {
 	return logging.New(os.Stderr, logging.Level(config.LogLevel.Value(cfg.Config))).With().Str("component", role).Str("job_id", cfg.JobID).Logger()
 }
 
-func dial() (*rpc.Client, error) {
-	sock := os.Getenv(rpc.EnvControl)
-	if sock == "" {
-		return nil, fmt.Errorf("stream: %s is not set: job processes are started by Thalweg, not by hand", rpc.EnvControl)
+func control() (socket string, err error) {
+	if socket = os.Getenv(rpc.EnvControl); socket == "" {
+		return "", fmt.Errorf("stream: %s is not set: job processes are started by Thalweg, not by hand", rpc.EnvControl)
 	}
-	return rpc.Dial("unix:"+sock, rpc.Options{})
+	return socket, nil
+}
+
+// hangUp ends a link in order.
+func hangUp[S, R any](l rpc.Link[S, R]) {
+	l.Close(nil)
+	<-l.Done()
 }
 
 func runWorker(ctx context.Context, name string, build func(*Environment) error, args []string) error {
@@ -229,22 +235,21 @@ func runWorker(ctx context.Context, name string, build func(*Environment) error,
 	if err != nil {
 		return err
 	}
-	c, err := dial()
+	socket, err := control()
 	if err != nil {
 		return err
 	}
-	link, err := c.ConnectWorker(ctx)
+	link, err := rpc.DialSocket[*pb.WorkerUp, *pb.WorkerDown](ctx, socket)
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return err
 	}
+	defer hangUp(link)
 	reg, err := containerFileSystems()
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return err
 	}
 	tuneGC(int64(config.TaskManagerMemory.Value(cfg.Config)))
-	err = worker.Run(ctx, link, cfg, p, reg, processLogger(rpc.RoleWorker, cfg))
-	link.Close(nil)
-	return errors.Join(err, c.Close())
+	return worker.Run(ctx, link, cfg, p, reg, processLogger(rpc.RoleWorker, cfg))
 }
 
 func runCoordinator(ctx context.Context, name string, build func(*Environment) error, args []string) error {
@@ -252,18 +257,18 @@ func runCoordinator(ctx context.Context, name string, build func(*Environment) e
 	if err != nil {
 		return err
 	}
-	c, err := dial()
+	socket, err := control()
 	if err != nil {
 		return err
 	}
-	link, err := c.ConnectCoordinator(ctx)
+	link, err := rpc.DialSocket[*pb.CoordinatorUp, *pb.CoordinatorDown](ctx, socket)
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return err
 	}
+	defer hangUp(link)
 	reg, err := containerFileSystems()
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return err
 	}
-	err = worker.RunCoordinator(ctx, link, cfg, p, reg, processLogger(rpc.RoleCoordinator, cfg))
-	return errors.Join(err, c.Close())
+	return worker.RunCoordinator(ctx, link, cfg, p, reg, processLogger(rpc.RoleCoordinator, cfg))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/ha"
-	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/remote"
 	"github.com/thalweg/thalweg/runtime/taskmanager"
 )
 
@@ -65,7 +65,7 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	tm, err := taskmanager.New(taskmanager.Options{
 		ID: c.ID, Host: c.Host, Slots: config.TaskSlots.Value(c.App.Config), MemoryBytes: int64(shares.Container), Cores: shares.Cores,
 		NodeHTTPAddress: c.NodeHTTPAddress, Dirs: localDirs(c), LogDir: c.LogDir, Config: c.App.Config,
-		Leader: leader.find, RPC: rpc.Options{Token: c.App.Token},
+		Leader: leader.find, Connect: connect(c.App.Token),
 		Launcher: &taskmanager.ProcessLauncher{Dir: private, LogDir: c.LogDir, Env: env, Logger: log},
 		OpenURI:  early.open,
 		Logger:   log, GiveUp: config.RegistrationTimeout.Value(c.App.Config),
@@ -74,6 +74,21 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 		return err
 	}
 	return tm.Run(ctx)
+}
+
+// connect opens links to the JobMaster for taskmanager.Options.
+func connect(token string) func(context.Context, taskmanager.Leader) (taskmanager.Connection, error) {
+	return func(ctx context.Context, l taskmanager.Leader) (taskmanager.Connection, error) {
+		c, err := remote.Dial(l.Address, remote.Options{Token: token})
+		if err != nil {
+			return taskmanager.Connection{}, err
+		}
+		link, err := c.ConnectTaskManager(ctx)
+		if err != nil {
+			return taskmanager.Connection{}, errors.Join(err, c.Close())
+		}
+		return taskmanager.Connection{Link: link, FetchBlob: c.FetchBlob, Close: c.Close}, nil
+	}
 }
 
 // localDirs are the folders for local state, one per disk: the container's own below those that YARN gives the application, since the

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -43,23 +41,19 @@ func (l *ProcessLauncher) LaunchCoordinator(ctx context.Context, cfg rpc.Process
 	if err != nil {
 		return nil, nil, err
 	}
-	ln, err := net.Listen("unix", sock) //nolint:noctx // does not wait
-	if err != nil {
-		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: listen on %s: %w", sock, errors.Join(err, os.RemoveAll(sockDir)))
-	}
 	links := make(chan rpc.CoordinatorLink, 1)
-	server := rpc.NewServer(rpc.Options{}, rpc.Handlers{Coordinator: func(link rpc.CoordinatorLink) {
+	server, err := rpc.ServeSocket(sock, func(link rpc.CoordinatorLink) {
 		select {
 		case links <- link:
 		default:
 			link.Close(errors.New("dispatcher: a coordinator process connects once"))
 		}
-	}})
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(ln) }) // a socket that fails shows as a process that does not connect
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("dispatcher: launch coordinator: %w", errors.Join(err, os.RemoveAll(sockDir)))
+	}
 	cleanup := func() {
 		server.Close()
-		serving.Wait()
 		_ = os.RemoveAll(sockDir) // a few bytes in the temporary folder
 	}
 	proc, err := taskmanager.Fork(taskmanager.ForkSpec{Path: path, Args: cfg.Args, Role: rpc.RoleCoordinator, Control: sock, Config: cfg, Dir: l.Dir, LogDir: l.LogDir, Env: l.Env})

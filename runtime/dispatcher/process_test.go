@@ -27,18 +27,14 @@ func coordinator(mode string) {
 	case "quit":
 		return
 	}
-	c, err := rpc.Dial("unix:"+os.Getenv(rpc.EnvControl), rpc.Options{})
-	if err != nil {
-		panic(err)
-	}
-	link, err := c.ConnectCoordinator(context.Background())
+	link, err := rpc.DialSocket[*pb.CoordinatorUp, *pb.CoordinatorDown](context.Background(), os.Getenv(rpc.EnvControl))
 	if err != nil {
 		panic(err)
 	}
 	_ = link.Send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Hello{Hello: &pb.WorkerHello{Protocol: version.Protocol, Pid: int32(os.Getpid()), JobId: os.Getenv(rpc.EnvJobID)}}})
 	for {
 		if _, err := link.Recv(); err != nil {
-			_ = c.Close()
+			<-link.Done()
 			return
 		}
 	}

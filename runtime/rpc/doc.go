@@ -1,8 +1,9 @@
 // Package rpc is the control plane's transport: ordered bidirectional streams of protobuf messages between a TaskManager and the
 // JobMaster, between a worker and its TaskManager, and between the coordinator process and the JobMaster. It is layer L2 (imports
-// runtime/rpc/pb only). Everything above talks to a Link and does not know whether gRPC or memory carries it.
+// runtime/rpc/pb only). Everything above talks to a Link and does not know what carries it: gRPC between machines (package remote), a Unix
+// socket between the processes of a container, memory inside of one process.
 //
-// Main flow: the lower process dials (DialJobMaster, DialTaskManager), opens a Link, and both ends Send and Recv until one of them
+// Main flow: the lower process dials (DialSocket, remote.Dial), opens a Link, and both ends Send and Recv until one of them
 // closes; the other end receives what was sent before the close, then an error. Pipe makes a Link inside of one process.
 //
 // Invariants:
@@ -12,7 +13,4 @@
 //     an event loop is never held up by one of its peers. Relays that should slow their source down use SendWait.
 //  3. A received message belongs to the receiver, a sent one is not touched again by the sender: Pipe passes pointers.
 //  4. Done is closed when the link's goroutines have ended: an owner that waits for Done leaks nothing.
-//
-// Half-open peers: the server pings a silent connection every KeepaliveTime and gives up after KeepaliveTimeout, about ten seconds in
-// all; the client does the same at gRPC's least interval. The heartbeats of the protocol itself find a peer that is alive but stuck.
 package rpc

@@ -3,13 +3,9 @@ package rpc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // MaxQueued is the number of messages that may wait in a link's send queue.
@@ -44,21 +40,23 @@ type Link[S, R any] interface {
 	Close(err error)
 	// Done is closed when the link has ended, by whatever side, and its goroutines are gone.
 	Done() <-chan struct{}
+	// Ended is closed when the link has ended; its goroutines may still be there.
+	Ended() <-chan struct{}
 	// Err is the reason of the end, nil before.
 	Err() error
 }
 
-// transport is what a link needs from the stream below it. send and recv are called by one goroutine each; closeSend after the last send;
-// cut makes pending calls return, soon, and may be called several times.
-type transport[S, R any] struct {
-	send      func(S) error
-	recv      func() (R, error) // io.EOF when the peer closed in order
-	closeSend func() error
-	cut       func()
+// Transport is what a link needs from the stream below it. Send and Recv are called by one goroutine each; CloseSend after the last Send;
+// Cut makes pending calls return, soon, and may be called several times.
+type Transport[S, R any] struct {
+	Send      func(S) error     // io.EOF: Recv gives the reason
+	Recv      func() (R, error) // io.EOF when the peer closed in order, ErrBroken (wrapped, perhaps) when it is gone
+	CloseSend func() error
+	Cut       func()
 }
 
 type link[S, R any] struct {
-	t       transport[S, R]
+	t       Transport[S, R]
 	out     chan S
 	in      chan R
 	stop    chan struct{} // closed when the link ends, for whatever reason: nothing more is taken for sending
@@ -72,8 +70,8 @@ type link[S, R any] struct {
 	graceful bool
 }
 
-// newLink starts a link over t. Its two goroutines end when the link does.
-func newLink[S, R any](t transport[S, R]) *link[S, R] {
+// NewLink starts a link over t. Its goroutines end when the link does.
+func NewLink[S, R any](t Transport[S, R]) Link[S, R] {
 	l := &link[S, R]{t: t, out: make(chan S, MaxQueued), in: make(chan R, 64),
 		stop: make(chan struct{}), dropped: make(chan struct{}), done: make(chan struct{})}
 	written := make(chan struct{})
@@ -81,7 +79,7 @@ func newLink[S, R any](t transport[S, R]) *link[S, R] {
 	go func() {
 		l.read()
 		<-written
-		l.t.cut()
+		l.t.Cut()
 		close(l.in)
 		close(l.done)
 	}()
@@ -102,7 +100,7 @@ func (l *link[S, R]) end(err error, graceful, local bool) {
 	}
 	l.mu.Unlock()
 	if !graceful {
-		l.t.cut()
+		l.t.Cut()
 	}
 }
 
@@ -110,11 +108,11 @@ func (l *link[S, R]) write() {
 	for {
 		select {
 		case m := <-l.out:
-			err := l.t.send(m)
+			err := l.t.Send(m)
 			if err == nil {
 				continue
 			}
-			if !errors.Is(err, io.EOF) { // gRPC's io.EOF here means: the reader gets the reason
+			if !errors.Is(err, io.EOF) { // else the reader gets the reason
 				l.end(err, false, false)
 			}
 			<-l.stop
@@ -132,16 +130,16 @@ func (l *link[S, R]) write() {
 }
 
 func (l *link[S, R]) flush() {
-	timer := time.AfterFunc(flushTimeout, l.t.cut)
+	timer := time.AfterFunc(flushTimeout, l.t.Cut)
 	defer timer.Stop()
 	for {
 		select {
 		case m := <-l.out:
-			if l.t.send(m) != nil {
+			if l.t.Send(m) != nil {
 				return
 			}
 		default:
-			_ = l.t.closeSend() // the reader sees what comes of it
+			_ = l.t.CloseSend() // the reader sees what comes of it
 			return
 		}
 	}
@@ -161,17 +159,17 @@ func (l *link[S, R]) read() {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			l.t.cut()
+			l.t.Cut()
 		case <-finished:
 		}
 	}()
 	for {
-		m, err := l.t.recv()
+		m, err := l.t.Recv()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				l.end(ErrPeerClosed, true, false)
 			} else {
-				l.end(broken(err), false, false)
+				l.end(err, false, false)
 			}
 			return
 		}
@@ -239,22 +237,11 @@ func (l *link[S, R]) Close(err error) {
 	l.end(err, false, true)
 }
 
-func (l *link[S, R]) Done() <-chan struct{} { return l.done }
+func (l *link[S, R]) Done() <-chan struct{}  { return l.done }
+func (l *link[S, R]) Ended() <-chan struct{} { return l.stop }
 
 func (l *link[S, R]) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
-}
-
-// broken says what gRPC's codes mean on a stream that nobody here has cancelled: the transport is gone.
-func broken(err error) error {
-	switch s := status.Convert(err); s.Code() {
-	case codes.Canceled:
-		return ErrBroken
-	case codes.Unavailable:
-		return fmt.Errorf("%w: %s", ErrBroken, s.Message())
-	default:
-		return err
-	}
 }

@@ -3,27 +3,26 @@ package rpc
 import (
 	"encoding/json"
 	"strings"
-	"time"
 
-	"google.golang.org/grpc/credentials"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
 
-// Limits and periods of connections.
-const (
-	MaxMessageBytes  = 64 << 20 // a message above it breaks its link; state above execution.checkpointing.fs.memory-threshold never travels here
-	BlobChunkBytes   = 256 << 10
-	KeepaliveTime    = 5 * time.Second // server side; gRPC's client sends no sooner than every 10 s
-	KeepaliveTimeout = 5 * time.Second
-)
+// MaxMessageBytes is the largest message: one above it breaks its link. State above execution.checkpointing.fs.memory-threshold never
+// travels here.
+const MaxMessageBytes = 64 << 20
 
-// Options are the same for servers and clients.
-type Options struct {
-	// Token is the application's shared secret. A server with a token refuses calls that do not carry it (constant-time comparison);
-	// empty turns the check off (Unix sockets in private folders).
-	Token string
-	// TLS protects TCP connections; nil means plain text.
-	TLS credentials.TransportCredentials
-}
+// The links as their owners see them.
+type (
+	// TaskManagerLink is the JobMaster's end, TaskManagerUplink the TaskManager's.
+	TaskManagerLink   = Link[*pb.TaskManagerDown, *pb.TaskManagerUp]
+	TaskManagerUplink = Link[*pb.TaskManagerUp, *pb.TaskManagerDown]
+	// CoordinatorLink is the JobMaster's end, CoordinatorUplink the coordinator process's.
+	CoordinatorLink   = Link[*pb.CoordinatorDown, *pb.CoordinatorUp]
+	CoordinatorUplink = Link[*pb.CoordinatorUp, *pb.CoordinatorDown]
+	// WorkerLink is the TaskManager's end, WorkerUplink the worker's.
+	WorkerLink   = Link[*pb.WorkerDown, *pb.WorkerUp]
+	WorkerUplink = Link[*pb.WorkerUp, *pb.WorkerDown]
+)
 
 // Environment of a job process, set by whoever starts it (the TaskManager, or the dispatcher for the coordinator process).
 const (

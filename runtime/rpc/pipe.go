@@ -15,12 +15,12 @@ func Pipe[A, B any]() (Link[A, B], Link[B, A]) {
 	cut := make(chan struct{})
 	var once sync.Once
 	cutAll := func() { once.Do(func() { close(cut) }) }
-	return newLink(pipeEnd(ab, ba, cut, cutAll)), newLink(pipeEnd(ba, ab, cut, cutAll))
+	return NewLink(pipeEnd(ab, ba, cut, cutAll)), NewLink(pipeEnd(ba, ab, cut, cutAll))
 }
 
-func pipeEnd[S, R any](out chan S, in chan R, cut chan struct{}, cutAll func()) transport[S, R] {
-	return transport[S, R]{
-		send: func(m S) error {
+func pipeEnd[S, R any](out chan S, in chan R, cut chan struct{}, cutAll func()) Transport[S, R] {
+	return Transport[S, R]{
+		Send: func(m S) error {
 			select {
 			case out <- m:
 				return nil
@@ -28,7 +28,7 @@ func pipeEnd[S, R any](out chan S, in chan R, cut chan struct{}, cutAll func()) 
 				return errCut
 			}
 		},
-		recv: func() (R, error) {
+		Recv: func() (R, error) {
 			var zero R
 			select {
 			case m, ok := <-in: // first what is there
@@ -48,7 +48,7 @@ func pipeEnd[S, R any](out chan S, in chan R, cut chan struct{}, cutAll func()) 
 				return zero, errCut
 			}
 		},
-		closeSend: sync.OnceValue(func() error { close(out); return nil }),
-		cut:       cutAll,
+		CloseSend: sync.OnceValue(func() error { close(out); return nil }),
+		Cut:       cutAll,
 	}
 }

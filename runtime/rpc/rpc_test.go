@@ -19,52 +19,69 @@ import (
 
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/rpc/remote"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func hello(n int32) *pb.WorkerUp {
-	return &pb.WorkerUp{Msg: &pb.WorkerUp_Hello{Hello: &pb.WorkerHello{Pid: n}}}
+func hello(n int64) *pb.TaskManagerUp {
+	return &pb.TaskManagerUp{Msg: &pb.TaskManagerUp_Heartbeat{Heartbeat: &pb.Heartbeat{TimeMs: n}}}
 }
 
-func deploy(n int) *pb.WorkerDown {
-	return &pb.WorkerDown{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: make([]string, n)}}}
+func shutdown(n int) *pb.TaskManagerDown {
+	return &pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Shutdown{Shutdown: &pb.Shutdown{Reason: strings.Repeat("x", n)}}}
 }
 
-// pair is a link's two ends: over gRPC on a Unix socket, or in memory.
+// pair is a link's two ends: over gRPC, over a Unix socket, or in memory.
 type pair struct {
-	low  rpc.WorkerUplink
-	high rpc.WorkerLink
+	low  rpc.TaskManagerUplink
+	high rpc.TaskManagerLink
 	stop func()
 }
 
 func pairs(t *testing.T) map[string]func() pair {
 	return map[string]func() pair{
 		"pipe": func() pair {
-			low, high := rpc.Pipe[*pb.WorkerUp, *pb.WorkerDown]()
+			low, high := rpc.Pipe[*pb.TaskManagerUp, *pb.TaskManagerDown]()
 			return pair{low, high, func() {}}
 		},
-		"grpc": func() pair {
+		"socket": func() pair {
 			sock := filepath.Join(t.TempDir(), "s")
-			ln, err := net.Listen("unix", sock)
+			links := make(chan rpc.TaskManagerLink, 1)
+			s, err := rpc.ServeSocket(sock, func(l rpc.TaskManagerLink) { links <- l })
 			if err != nil {
 				t.Fatal(err)
 			}
-			links := make(chan rpc.WorkerLink, 1)
-			s := rpc.NewServer(rpc.Options{Token: "t"}, rpc.Handlers{Worker: func(l rpc.WorkerLink) { links <- l }})
+			low, err := rpc.DialSocket[*pb.TaskManagerUp, *pb.TaskManagerDown](context.Background(), sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pair{low, <-links, func() {
+				low.Close(nil)
+				s.Close()
+				<-low.Done()
+			}}
+		},
+		"grpc": func() pair {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			links := make(chan rpc.TaskManagerLink, 1)
+			s := remote.NewServer(remote.Options{Token: "t"}, remote.Handlers{TaskManager: func(l rpc.TaskManagerLink, _ string) { links <- l }})
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if err := s.Serve(ln); err != nil {
 					t.Error(err)
 				}
 			})
-			c, err := rpc.Dial("unix:"+sock, rpc.Options{Token: "t"})
+			c, err := remote.Dial(ln.Addr().String(), remote.Options{Token: "t"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			low, err := c.ConnectWorker(ctx)
+			low, err := c.ConnectTaskManager(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +115,7 @@ func TestMessagesArriveInOrderBothWays(t *testing.T) {
 		const n = 2000
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			for i := range int32(n) {
+			for i := range int64(n) {
 				if err := p.low.SendWait(context.Background(), hello(i)); err != nil {
 					t.Error(err)
 				}
@@ -106,15 +123,15 @@ func TestMessagesArriveInOrderBothWays(t *testing.T) {
 		})
 		wg.Go(func() {
 			for i := range n {
-				if err := p.high.SendWait(context.Background(), deploy(i%7)); err != nil {
+				if err := p.high.SendWait(context.Background(), shutdown(i%7)); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 		wg.Go(func() {
-			for i := range int32(n) {
+			for i := range int64(n) {
 				m, err := p.high.Recv()
-				if err != nil || m.GetHello().GetPid() != i {
+				if err != nil || m.GetHeartbeat().GetTimeMs() != i {
 					t.Errorf("message %d: %v, %v", i, m, err)
 					return
 				}
@@ -122,7 +139,7 @@ func TestMessagesArriveInOrderBothWays(t *testing.T) {
 		})
 		for i := range n {
 			m, err := p.low.Recv()
-			if err != nil || len(m.GetFinish().GetExecutionIds()) != i%7 {
+			if err != nil || len(m.GetShutdown().GetReason()) != i%7 {
 				t.Fatalf("message %d: %v, %v", i, m, err)
 			}
 		}
@@ -137,7 +154,7 @@ func TestWhatWasSentBeforeTheCloseArrives(t *testing.T) {
 				const n = 500
 				got, err := 0, error(nil)
 				if side == "low" {
-					for i := range int32(n) {
+					for i := range int64(n) {
 						if err := p.low.Send(hello(i)); err != nil {
 							t.Fatal(err)
 						}
@@ -150,7 +167,7 @@ func TestWhatWasSentBeforeTheCloseArrives(t *testing.T) {
 					}
 				} else {
 					for range n {
-						if err := p.high.Send(deploy(1)); err != nil {
+						if err := p.high.Send(shutdown(1)); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -204,22 +221,24 @@ func TestCutIsSeenByThePeer(t *testing.T) {
 
 // The reason stands in a job's exception history: it is no detail of the transport.
 func TestABrokenConnectionIsCalledSo(t *testing.T) {
-	p := pairs(t)["grpc"]()
-	defer p.stop()
-	p.low.Close(errors.New("killed"))
-	var err error
-	for err == nil {
-		_, err = p.high.Recv()
-	}
-	if !errors.Is(err, rpc.ErrBroken) || strings.Contains(err.Error(), "rpc error") || strings.Contains(err.Error(), "context") {
-		t.Error(err)
+	for _, name := range []string{"grpc", "socket"} {
+		p := pairs(t)[name]()
+		defer p.stop()
+		p.low.Close(errors.New("killed"))
+		var err error
+		for err == nil {
+			_, err = p.high.Recv()
+		}
+		if !errors.Is(err, rpc.ErrBroken) || strings.Contains(err.Error(), "rpc error") || strings.Contains(err.Error(), "context") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
 func TestPeerThatDoesNotReadBreaksItsLink(t *testing.T) {
 	each(t, func(t *testing.T, p pair) {
-		// Larger than gRPC's window, so that the queue behind it fills.
-		big := &pb.WorkerDown{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: []string{strings.Repeat("x", 64<<10)}}}}
+		// Larger than gRPC's window and a socket's buffer, so that the queue behind them fills.
+		big := shutdown(64 << 10)
 		var err error
 		for range 3 * rpc.MaxQueued {
 			if err = p.high.Send(big); err != nil {
@@ -233,27 +252,29 @@ func TestPeerThatDoesNotReadBreaksItsLink(t *testing.T) {
 }
 
 func TestServerEndIsSeenByTheClient(t *testing.T) {
-	p := pairs(t)["grpc"]()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			if _, err := p.low.Recv(); err != nil {
-				return
+	for _, name := range []string{"grpc", "socket"} {
+		p := pairs(t)[name]()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				if _, err := p.low.Recv(); err != nil {
+					return
+				}
 			}
-		}
-	})
-	p.stop()
-	wg.Wait()
-	<-p.high.Done()
+		})
+		p.stop()
+		wg.Wait()
+		<-p.high.Done()
+	}
 }
 
-func serve(t *testing.T, opts rpc.Options, h rpc.Handlers) (address string) {
+func serve(t *testing.T, opts remote.Options, h remote.Handlers) (address string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := rpc.NewServer(opts, h)
+	s := remote.NewServer(opts, h)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := s.Serve(ln); err != nil {
@@ -264,9 +285,9 @@ func serve(t *testing.T, opts rpc.Options, h rpc.Handlers) (address string) {
 	return ln.Addr().String()
 }
 
-func dial(t *testing.T, address, token string) *rpc.Client {
+func dial(t *testing.T, address, token string) *remote.Client {
 	t.Helper()
-	c, err := rpc.Dial(address, rpc.Options{Token: token})
+	c, err := remote.Dial(address, remote.Options{Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +301,7 @@ func dial(t *testing.T, address, token string) *rpc.Client {
 
 func TestTokenIsChecked(t *testing.T) {
 	accepted := make(chan struct{}, 3)
-	address := serve(t, rpc.Options{Token: "right"}, rpc.Handlers{TaskManager: func(l rpc.TaskManagerLink, _ string) {
+	address := serve(t, remote.Options{Token: "right"}, remote.Handlers{TaskManager: func(l rpc.TaskManagerLink, _ string) {
 		accepted <- struct{}{}
 		l.Close(nil)
 	}})
@@ -318,7 +339,7 @@ func TestFetchBlob(t *testing.T) {
 	sum := sha256.Sum256(content)
 	key := hex.EncodeToString(sum[:])
 	other := strings.Repeat("0", 64)
-	address := serve(t, rpc.Options{}, rpc.Handlers{Blob: func(_ context.Context, k string) (io.ReadCloser, error) {
+	address := serve(t, remote.Options{}, remote.Handlers{Blob: func(_ context.Context, k string) (io.ReadCloser, error) {
 		if k == key || k == other { // the second one's content is wrong
 			return io.NopCloser(bytes.NewReader(content)), nil
 		}
@@ -329,7 +350,7 @@ func TestFetchBlob(t *testing.T) {
 	if err := c.FetchBlob(context.Background(), key, &b); err != nil || !bytes.Equal(b.Bytes(), content) {
 		t.Errorf("%d bytes, %v", b.Len(), err)
 	}
-	if err := c.FetchBlob(context.Background(), other, io.Discard); !errors.Is(err, rpc.ErrChecksum) {
+	if err := c.FetchBlob(context.Background(), other, io.Discard); !errors.Is(err, remote.ErrChecksum) {
 		t.Errorf("wrong content: %v", err)
 	}
 	for _, bad := range []string{strings.Repeat("1", 64), "../../etc/passwd", ""} {

@@ -71,11 +71,7 @@ func helper(mode string) {
 	if err != nil {
 		panic(err)
 	}
-	c, err := rpc.Dial("unix:"+os.Getenv(rpc.EnvControl), rpc.Options{})
-	if err != nil {
-		panic(err)
-	}
-	link, err := c.ConnectWorker(context.Background())
+	link, err := rpc.DialSocket[*pb.WorkerUp, *pb.WorkerDown](context.Background(), os.Getenv(rpc.EnvControl))
 	if err != nil {
 		panic(err)
 	}
@@ -99,7 +95,8 @@ func helper(mode string) {
 		}
 		if f := m.GetFinish(); f != nil {
 			_ = link.Send(&pb.WorkerUp{Msg: &pb.WorkerUp_TaskState{TaskState: &pb.TaskStateChanged{ExecutionId: f.GetExecutionIds()[0], State: pb.TaskState_FINISHED}}})
-			c.Close()
+			link.Close(nil)
+			<-link.Done()
 			return
 		}
 	}

@@ -33,9 +33,8 @@ type Options struct {
 
 	// Leader looks up the JobMaster; it is called again after a short pause when it fails or when the leader cannot be reached.
 	Leader func(ctx context.Context) (Leader, error)
-	// Connect opens the link to a leader. The default dials gRPC with RPC; the embedded cluster hands out one end of a pipe.
+	// Connect opens the link to a leader: over gRPC (rpc/remote) in a container; the embedded cluster hands out one end of a pipe.
 	Connect func(ctx context.Context, l Leader) (Connection, error)
-	RPC     rpc.Options
 	// Launcher starts workers; the default forks the job's artifact.
 	Launcher Launcher
 	// OpenURI opens an artifact's URI that is not "blob:..." (hdfs://, file://).

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,18 +53,16 @@ func (l *ProcessLauncher) Start(path, role string, cfg rpc.ProcessConfig) (Proce
 		return nil, err
 	}
 	p.sockDir = sockDir
-	ln, err := net.Listen("unix", sock) //nolint:noctx // does not wait
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("taskmanager: listen on %s: %w", sock, err), os.RemoveAll(sockDir))
-	}
-	p.server = rpc.NewServer(rpc.Options{}, rpc.Handlers{Worker: func(link rpc.WorkerLink) {
+	p.server, err = rpc.ServeSocket(sock, func(link rpc.WorkerLink) {
 		select {
 		case p.links <- link:
 		default:
 			link.Close(errors.New("taskmanager: a worker connects once"))
 		}
-	}})
-	p.serving.Go(func() { _ = p.server.Serve(ln) }) // a socket that fails shows as a worker that does not connect
+	})
+	if err != nil {
+		return nil, fmt.Errorf("taskmanager: %w", errors.Join(err, os.RemoveAll(sockDir)))
+	}
 	p.proc, err = Fork(ForkSpec{Path: path, Args: cfg.Args, Role: role, Control: sock, Config: cfg, Dir: l.Dir, LogDir: l.LogDir, Env: l.Env})
 	if err != nil {
 		p.close()
@@ -80,8 +77,7 @@ func (l *ProcessLauncher) Start(path, role string, cfg rpc.ProcessConfig) (Proce
 
 type process struct {
 	proc    *Forked
-	server  *rpc.Server
-	serving sync.WaitGroup
+	server  *rpc.SocketServer
 	sockDir string
 	links   chan rpc.WorkerLink
 	ended   chan struct{}
@@ -90,7 +86,6 @@ type process struct {
 
 func (p *process) close() {
 	p.server.Close()
-	p.serving.Wait()
 	_ = os.RemoveAll(p.sockDir) // a leftover of a few bytes in the temporary folder
 }
 

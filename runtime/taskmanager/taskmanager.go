@@ -51,16 +51,13 @@ type TaskManager struct {
 
 // New checks the options and makes the private folders.
 func New(opts Options) (*TaskManager, error) {
-	if opts.ID == "" || opts.Slots < 1 || opts.Leader == nil {
-		return nil, errors.New("taskmanager: make: ID, Slots and Leader are required")
+	if opts.ID == "" || opts.Slots < 1 || opts.Leader == nil || opts.Connect == nil {
+		return nil, errors.New("taskmanager: make: ID, Slots, Leader and Connect are required")
 	}
 	if opts.LookupInterval <= 0 {
 		opts.LookupInterval = lookupInterval
 	}
 	t := &TaskManager{opts: opts, workers: map[string]*worker{}, log: opts.Logger.With().Str("component", "taskmanager").Str("container_id", opts.ID).Logger()}
-	if opts.Connect == nil {
-		t.opts.Connect = t.dial
-	}
 	dirs := opts.Dirs
 	if len(dirs) == 0 {
 		dirs = []string{os.TempDir()}
@@ -98,18 +95,6 @@ func privateDir(d string) (string, error) {
 		return "", fmt.Errorf("taskmanager: local folder %s is full or read-only: %w", d, errors.Join(err, os.RemoveAll(p)))
 	}
 	return p, os.Remove(filepath.Join(p, ".probe"))
-}
-
-func (t *TaskManager) dial(ctx context.Context, l Leader) (Connection, error) {
-	c, err := rpc.Dial(l.Address, t.opts.RPC)
-	if err != nil {
-		return Connection{}, err
-	}
-	link, err := c.ConnectTaskManager(ctx)
-	if err != nil {
-		return Connection{}, errors.Join(err, c.Close())
-	}
-	return Connection{Link: link, FetchBlob: c.FetchBlob, Close: c.Close}, nil
 }
 
 // Run serves until ctx ends or a JobMaster shuts the TaskManager down (nil), or until it is refused or finds no JobMaster (ErrRefused,

@@ -25,6 +25,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/jobmaster/jobtest"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/rpc/remote"
 	"github.com/thalweg/thalweg/runtime/taskmanager"
 )
 
@@ -60,7 +61,7 @@ func start(t *testing.T, change ...func(*taskmanager.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := rpc.NewServer(rpc.Options{Token: "secret"}, rpc.Handlers{TaskManager: func(l rpc.TaskManagerLink, _ string) { r.links <- l },
+	s := remote.NewServer(remote.Options{Token: "secret"}, remote.Handlers{TaskManager: func(l rpc.TaskManagerLink, _ string) { r.links <- l },
 		Blob: func(context.Context, string) (io.ReadCloser, error) {
 			r.fetches.Add(1)
 			return io.NopCloser(strings.NewReader(string(content))), nil
@@ -76,7 +77,7 @@ func start(t *testing.T, change ...func(*taskmanager.Options)) *rig {
 			t.Fatal(err)
 		}
 	}
-	opts := taskmanager.Options{ID: "container_1", Host: "nm1", Slots: 2, MemoryBytes: 1 << 30, Cores: 2, RPC: rpc.Options{Token: "secret"},
+	opts := taskmanager.Options{ID: "container_1", Host: "nm1", Slots: 2, MemoryBytes: 1 << 30, Cores: 2, Connect: connect,
 		Dirs: []string{filepath.Join(r.dir, "d1"), "/proc/nosuch", filepath.Join(r.dir, "d2")}, LogDir: filepath.Join(r.dir, "logs"),
 		Leader: func(context.Context) (taskmanager.Leader, error) {
 			return taskmanager.Leader{Address: ln.Addr().String()}, nil
@@ -104,6 +105,18 @@ func start(t *testing.T, change ...func(*taskmanager.Options)) *rig {
 		wg.Wait()
 	})
 	return r
+}
+
+func connect(ctx context.Context, l taskmanager.Leader) (taskmanager.Connection, error) {
+	c, err := remote.Dial(l.Address, remote.Options{Token: "secret"})
+	if err != nil {
+		return taskmanager.Connection{}, err
+	}
+	link, err := c.ConnectTaskManager(ctx)
+	if err != nil {
+		return taskmanager.Connection{}, errors.Join(err, c.Close())
+	}
+	return taskmanager.Connection{Link: link, FetchBlob: c.FetchBlob, Close: c.Close}, nil
 }
 
 func (r *rig) accept(epoch int64) {
@@ -474,7 +487,7 @@ func TestBadArtifacts(t *testing.T) {
 }
 
 func TestNoUsableFolder(t *testing.T) {
-	_, err := taskmanager.New(taskmanager.Options{ID: "x", Slots: 1, Dirs: []string{"/proc/nosuch"}, Leader: func(context.Context) (taskmanager.Leader, error) { return taskmanager.Leader{}, nil }})
+	_, err := taskmanager.New(taskmanager.Options{ID: "x", Slots: 1, Dirs: []string{"/proc/nosuch"}, Connect: connect, Leader: func(context.Context) (taskmanager.Leader, error) { return taskmanager.Leader{}, nil }})
 	if err == nil || !strings.Contains(err.Error(), "io.tmp.dirs") {
 		t.Errorf("error %v", err)
 	}

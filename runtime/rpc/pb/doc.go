@@ -1,4 +1,4 @@
 // Package pb holds the generated messages of the control plane (runtime.proto).
 package pb
 
-//go:generate protoc -I . --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative runtime.proto
+//go:generate protoc -I . --go_out=. --go_opt=paths=source_relative runtime.proto

@@ -1,4 +1,4 @@
-package rpc
+package remote
 
 import (
 	"context"
@@ -9,38 +9,40 @@ import (
 	"net"
 	"regexp"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/rpc/remote/pb"
 )
 
-const tokenKey = "thalweg-token"
-
-// The links as their owners see them.
-type (
-	// TaskManagerLink is the JobMaster's end, TaskManagerUplink the TaskManager's.
-	TaskManagerLink   = Link[*pb.TaskManagerDown, *pb.TaskManagerUp]
-	TaskManagerUplink = Link[*pb.TaskManagerUp, *pb.TaskManagerDown]
-	// CoordinatorLink is the JobMaster's end, CoordinatorUplink the coordinator process's.
-	CoordinatorLink   = Link[*pb.CoordinatorDown, *pb.CoordinatorUp]
-	CoordinatorUplink = Link[*pb.CoordinatorUp, *pb.CoordinatorDown]
-	// WorkerLink is the TaskManager's end, WorkerUplink the worker's.
-	WorkerLink   = Link[*pb.WorkerDown, *pb.WorkerUp]
-	WorkerUplink = Link[*pb.WorkerUp, *pb.WorkerDown]
+const (
+	tokenKey         = "thalweg-token"
+	blobChunk        = 256 << 10
+	keepaliveTime    = 5 * time.Second // server side; gRPC's client sends no sooner than every 10 s
+	keepaliveTimeout = 5 * time.Second
 )
+
+// Options are the same for servers and clients.
+type Options struct {
+	// Token is the application's shared secret. A server with a token refuses calls that do not carry it (constant-time comparison);
+	// empty turns the check off.
+	Token string
+	// TLS protects the connections; nil means plain text.
+	TLS credentials.TransportCredentials
+}
 
 // Handlers are called by a server, each on its own goroutine. A handler owns its link and may return before the link ends.
 // A nil handler refuses the call.
 type Handlers struct {
-	TaskManager func(link TaskManagerLink, remote string)
-	Coordinator func(link CoordinatorLink)
-	Worker      func(link WorkerLink)
+	TaskManager func(link rpc.TaskManagerLink, remote string)
 	// Blob opens a blob by its key (64 hex digits); fs.ErrNotExist and other errors go to the client as text.
 	Blob func(ctx context.Context, key string) (io.ReadCloser, error)
 }
@@ -48,7 +50,6 @@ type Handlers struct {
 // Server serves the control plane on one listener.
 type Server struct {
 	pb.UnimplementedJobMasterServiceServer
-	pb.UnimplementedTaskManagerServiceServer
 	g    *grpc.Server
 	h    Handlers
 	opts Options
@@ -63,9 +64,9 @@ type Server struct {
 func NewServer(opts Options, h Handlers) *Server {
 	s := &Server{h: h, opts: opts, links: map[interface{ Close(error) }]<-chan struct{}{}}
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(MaxMessageBytes), grpc.MaxSendMsgSize(MaxMessageBytes),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: KeepaliveTime, Timeout: KeepaliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: KeepaliveTime, PermitWithoutStream: true}),
+		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(rpc.MaxMessageBytes), grpc.MaxSendMsgSize(rpc.MaxMessageBytes),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(s.authorize), grpc.WaitForHandlers(true),
 	}
 	if opts.TLS != nil {
@@ -73,7 +74,6 @@ func NewServer(opts Options, h Handlers) *Server {
 	}
 	s.g = grpc.NewServer(options...)
 	pb.RegisterJobMasterServiceServer(s.g, s)
-	pb.RegisterTaskManagerServiceServer(s.g, s)
 	return s
 }
 
@@ -130,15 +130,15 @@ func (s *Server) untrack(l interface{ Close(error) }) {
 }
 
 // serveStream runs a link over a server stream. The stream ends when this returns, which is what makes a blocked receive return.
-func serveStream[S, R any](s *Server, ss grpc.ServerStream, send func(S) error, recv func() (R, error), handle func(Link[S, R])) error {
+func serveStream[S, R any](s *Server, ss grpc.ServerStream, send func(S) error, recv func() (R, error), handle func(rpc.Link[S, R])) error {
 	if handle == nil {
 		return status.Error(codes.Unimplemented, "rpc: not served on this address")
 	}
 	cut := make(chan struct{})
 	var once sync.Once
 	cutStream := func() { once.Do(func() { close(cut) }) }
-	l := newLink(transport[S, R]{send: send, recv: recv, closeSend: func() error { cutStream(); return nil }, cut: cutStream})
-	if !s.track(l, l.done) {
+	l := rpc.NewLink(rpc.Transport[S, R]{Send: send, Recv: received(recv), CloseSend: func() error { cutStream(); return nil }, Cut: cutStream})
+	if !s.track(l, l.Done()) {
 		l.Close(errors.New("rpc: server closed"))
 	}
 	s.wg.Add(1)
@@ -146,14 +146,14 @@ func serveStream[S, R any](s *Server, ss grpc.ServerStream, send func(S) error, 
 		defer s.wg.Done()
 		defer s.untrack(l)
 		handle(l)
-		<-l.done
+		<-l.Done()
 	}()
 	select {
 	case <-cut:
-	case <-ss.Context().Done(): // the connection broke; the reader has seen it too
-		<-l.stop
+	case <-ss.Context().Done(): // the connection broke; the reader sees it too
+		<-l.Ended()
 	}
-	if err := l.Err(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrPeerClosed) {
+	if err := l.Err(); err != nil && !errors.Is(err, rpc.ErrClosed) && !errors.Is(err, rpc.ErrPeerClosed) {
 		return status.Error(codes.Aborted, err.Error())
 	}
 	return nil
@@ -161,25 +161,15 @@ func serveStream[S, R any](s *Server, ss grpc.ServerStream, send func(S) error, 
 
 // ConnectTaskManager implements pb.JobMasterServiceServer.
 func (s *Server) ConnectTaskManager(ss pb.JobMasterService_ConnectTaskManagerServer) error {
-	var h func(TaskManagerLink)
+	var h func(rpc.TaskManagerLink)
 	if s.h.TaskManager != nil {
 		remote := ""
 		if p, ok := peer.FromContext(ss.Context()); ok {
 			remote = p.Addr.String()
 		}
-		h = func(l TaskManagerLink) { s.h.TaskManager(l, remote) }
+		h = func(l rpc.TaskManagerLink) { s.h.TaskManager(l, remote) }
 	}
 	return serveStream(s, ss, ss.Send, ss.Recv, h)
-}
-
-// ConnectCoordinator implements pb.JobMasterServiceServer.
-func (s *Server) ConnectCoordinator(ss pb.JobMasterService_ConnectCoordinatorServer) error {
-	return serveStream(s, ss, ss.Send, ss.Recv, s.h.Coordinator)
-}
-
-// ConnectWorker implements pb.TaskManagerServiceServer.
-func (s *Server) ConnectWorker(ss pb.TaskManagerService_ConnectWorkerServer) error {
-	return serveStream(s, ss, ss.Send, ss.Recv, s.h.Worker)
 }
 
 var blobKey = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -197,7 +187,7 @@ func (s *Server) FetchBlob(req *pb.FetchBlobRequest, ss pb.JobMasterService_Fetc
 		return status.Errorf(codes.NotFound, "rpc: open blob %s: %v", req.GetKey(), err)
 	}
 	defer func() { _ = r.Close() }() // read only
-	buf := make([]byte, BlobChunkBytes)
+	buf := make([]byte, blobChunk)
 	for {
 		n, err := io.ReadFull(r, buf)
 		if n > 0 {

@@ -1,4 +1,4 @@
-package rpc
+package remote
 
 import (
 	"context"
@@ -12,11 +12,15 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
-	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/rpc"
+	rpcpb "github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/rpc/remote/pb"
 )
 
 // Client is a connection to a server of the control plane.
@@ -31,19 +35,16 @@ type Client struct {
 	links map[interface{ Close(error) }]<-chan struct{}
 }
 
-// Dial makes a client for target: "host:port", or "unix:/path" for a socket. It does not connect yet; Connect calls do.
+// Dial makes a client for target, "host:port". It does not connect yet; ConnectTaskManager does.
 func Dial(target string, opts Options) (*Client, error) {
 	creds := opts.TLS
 	if creds == nil {
 		creds = insecure.NewCredentials()
 	}
-	if len(target) < 5 || target[:5] != "unix:" {
-		target = "passthrough:///" + target
-	}
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)),
+	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(rpc.MaxMessageBytes), grpc.MaxCallSendMsgSize(rpc.MaxMessageBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second, Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: KeepaliveTimeout}))
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: keepaliveTimeout}))
 	if err != nil {
 		return nil, fmt.Errorf("rpc: dial %s: %w", target, err)
 	}
@@ -79,17 +80,11 @@ func (c *Client) callContext(parent context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(parent, tokenKey, c.opts.Token)
 }
 
-type clientStream[S, R any] interface {
-	Send(S) error
-	Recv() (R, error)
-	CloseSend() error
-}
-
-// connect opens a link. ctx bounds the opening only.
-func connect[S, R any, C clientStream[S, R]](ctx context.Context, c *Client, open func(context.Context, ...grpc.CallOption) (C, error)) (Link[S, R], error) {
+// ConnectTaskManager opens a TaskManager's link. ctx bounds the opening only. A connection that cannot be made shows as the link's error.
+func (c *Client) ConnectTaskManager(ctx context.Context) (rpc.TaskManagerUplink, error) {
 	life, cut := context.WithCancel(c.callContext(c.ctx))
 	unhook := context.AfterFunc(ctx, cut)
-	stream, err := open(life)
+	stream, err := pb.NewJobMasterServiceClient(c.conn).ConnectTaskManager(life)
 	if !unhook() || err != nil {
 		cut()
 		if cause := context.Cause(ctx); cause != nil {
@@ -97,12 +92,12 @@ func connect[S, R any, C clientStream[S, R]](ctx context.Context, c *Client, ope
 		}
 		return nil, fmt.Errorf("rpc: connect %s: %w", c.conn.Target(), err)
 	}
-	l := newLink(transport[S, R]{send: stream.Send, recv: stream.Recv, closeSend: stream.CloseSend, cut: cut})
+	l := rpc.NewLink(rpc.Transport[*rpcpb.TaskManagerUp, *rpcpb.TaskManagerDown]{Send: stream.Send, Recv: received(stream.Recv), CloseSend: stream.CloseSend, Cut: cut})
 	c.mu.Lock()
-	c.links[l] = l.done
+	c.links[l] = l.Done()
 	c.mu.Unlock()
 	c.wg.Go(func() {
-		<-l.done
+		<-l.Done()
 		c.mu.Lock()
 		delete(c.links, l)
 		c.mu.Unlock()
@@ -110,19 +105,27 @@ func connect[S, R any, C clientStream[S, R]](ctx context.Context, c *Client, ope
 	return l, nil
 }
 
-// ConnectTaskManager opens a TaskManager's link. A connection that cannot be made shows as the link's error.
-func (c *Client) ConnectTaskManager(ctx context.Context) (TaskManagerUplink, error) {
-	return connect[*pb.TaskManagerUp, *pb.TaskManagerDown](ctx, c, pb.NewJobMasterServiceClient(c.conn).ConnectTaskManager)
+// received makes the errors of a stream a link's.
+func received[R any](recv func() (R, error)) func() (R, error) {
+	return func() (R, error) {
+		m, err := recv()
+		if err != nil && !errors.Is(err, io.EOF) {
+			err = broken(err)
+		}
+		return m, err
+	}
 }
 
-// ConnectCoordinator opens the coordinator process's link.
-func (c *Client) ConnectCoordinator(ctx context.Context) (CoordinatorUplink, error) {
-	return connect[*pb.CoordinatorUp, *pb.CoordinatorDown](ctx, c, pb.NewJobMasterServiceClient(c.conn).ConnectCoordinator)
-}
-
-// ConnectWorker opens a worker's link.
-func (c *Client) ConnectWorker(ctx context.Context) (WorkerUplink, error) {
-	return connect[*pb.WorkerUp, *pb.WorkerDown](ctx, c, pb.NewTaskManagerServiceClient(c.conn).ConnectWorker)
+// broken says what gRPC's codes mean on a stream that nobody here has cancelled: the transport is gone.
+func broken(err error) error {
+	switch s := status.Convert(err); s.Code() {
+	case codes.Canceled:
+		return rpc.ErrBroken
+	case codes.Unavailable:
+		return fmt.Errorf("%w: %s", rpc.ErrBroken, s.Message())
+	default:
+		return err
+	}
 }
 
 // ErrChecksum is returned by FetchBlob when the content does not match its key.

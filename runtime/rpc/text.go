@@ -3,28 +3,16 @@ package rpc
 import (
 	"strings"
 
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// textCodec is gRPC's protobuf codec, for messages that carry texts of user code: protobuf refuses a string that is not UTF-8, and the
-// connection would end with it, so the offending bytes are replaced (U+FFFD) instead.
-type textCodec struct{ encoding.CodecV2 }
-
-func newCodec() encoding.CodecV2 { return textCodec{encoding.GetCodecV2("proto")} }
-
-// Marshal implements encoding.CodecV2. v stays as it is.
-func (c textCodec) Marshal(v any) (mem.BufferSlice, error) {
-	data, err := c.CodecV2.Marshal(v)
-	m, ok := v.(proto.Message)
-	if err == nil || !ok {
-		return data, err
-	}
+// ValidText returns a copy of m, in which bytes of texts that are not UTF-8 are replaced (U+FFFD). Messages carry texts of user code;
+// protobuf refuses a string that is not UTF-8, and the connection would end with it.
+func ValidText(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	validText(m.ProtoReflect())
-	return c.CodecV2.Marshal(m)
+	return m
 }
 
 // validText makes all strings of m UTF-8.

@@ -17,7 +17,7 @@ func OpenMap[K, S comparable, V any](b *Backend, desc state.MapDesc[K, S, V]) (s
 		t.share = func(ns state.Namespace, k state.Pair[K, S]) state.Pair[K, S] { // all entries of a map hold one copy of its key
 			if c := t.chains[ns]; c != nil {
 				if id, ok := c.First(k.Hash); ok {
-					if p, i := t.space(ns).At(id); p.Keys[i].Key == k.Key {
+					if p, i := slots.At(space(t, ns), id); p.Keys[i].Key == k.Key {
 						k.Key, k.Sub = p.Keys[i].Key, desc.Sub.Clone(k.Sub)
 						return k
 					}
@@ -44,12 +44,12 @@ func (m *mapTable[K, S, V]) Entry(k state.Key[K], sub S) state.Key[state.Pair[K,
 
 // Each implements state.MapTable.
 func (m *mapTable[K, S, V]) Each(k state.Key[K], ns state.Namespace, fn func(sub S, v *V) error) error {
-	s, c := m.space(ns), m.chains[ns]
+	s, c := space(m.table, ns), m.chains[ns]
 	if s == nil {
 		return nil
 	}
 	for id, ok := c.First(k.Hash); ok; id, ok = c.Next(id) {
-		if p, i := s.At(id); p.Keys[i].Key == k.Key {
+		if p, i := slots.At(s, id); p.Keys[i].Key == k.Key {
 			if err := fn(p.Keys[i].Sub, &p.Vals[i]); err != nil {
 				return err
 			}
@@ -61,18 +61,18 @@ func (m *mapTable[K, S, V]) Each(k state.Key[K], ns state.Namespace, fn func(sub
 // Clear implements state.MapTable.
 func (m *mapTable[K, S, V]) Clear(k state.Key[K], ns state.Namespace) error {
 	m.last.page = nil
-	s, c := m.space(ns), m.chains[ns]
+	s, c := space(m.table, ns), m.chains[ns]
 	if s == nil {
 		return nil
 	}
 	for id, ok := c.First(k.Hash); ok; {
 		next, more := c.Next(id)
-		if p, i := s.At(id); p.Keys[i].Key == k.Key {
-			m.remove(s, ns, id)
+		if p, i := slots.At(s, id); p.Keys[i].Key == k.Key {
+			remove(m.table, s, ns, id)
 		}
 		id, ok = next, more
 	}
-	return m.dropEmpty(s, ns)
+	return dropEmpty(m.table, s, ns)
 }
 
 // Sweep implements state.Sweeper: pages are looked at in order, namespace by namespace.
@@ -95,23 +95,23 @@ func (t *table[K, V]) Sweep(n int) error {
 		}
 		ns := t.hand.order[0]
 		s := t.spaces[ns]
-		if s == nil || t.hand.page >= len(s.Pages()) {
+		if s == nil || t.hand.page >= len(s.Pages) {
 			t.hand.order, t.hand.page = t.hand.order[1:], 0
 			continue
 		}
-		n -= t.sweepPage(s, ns, now)
+		n -= sweepPage(t, s, ns, now)
 		t.hand.page++
-		if err := t.dropEmpty(s, ns); err != nil {
+		if err := dropEmpty(t, s, ns); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *table[K, V]) sweepPage(s *slots.Space[K, V], ns state.Namespace, now int64) (seen int) {
+func sweepPage[K comparable, V any](t *table[K, V], s *slots.Space[K, V], ns state.Namespace, now int64) (seen int) {
 	first := uint32(t.hand.page) * slots.PageLen
-	for i := range uint32(len(s.Pages()[t.hand.page].Hash)) {
-		p := s.Pages()[t.hand.page] // a write may put another in its place
+	for i := range uint32(len(s.Pages[t.hand.page].Hash)) {
+		p := s.Pages[t.hand.page] // a write may put another in its place
 		if p.Live>>i&1 == 0 {
 			continue
 		}
@@ -120,9 +120,9 @@ func (t *table[K, V]) sweepPage(s *slots.Space[K, V], ns state.Namespace, now in
 		switch {
 		case !keep:
 			t.last.page = nil
-			t.remove(s, ns, first+i)
+			remove(t, s, ns, first+i)
 		case changed:
-			w, j := s.Writable(first + i)
+			w, j := slots.Writable(s, first+i)
 			w.Vals[j] = left
 			w.Owned &^= 1 << j // elements may still be those of a frozen page
 			t.last.page = nil
@@ -131,23 +131,23 @@ func (t *table[K, V]) sweepPage(s *slots.Space[K, V], ns state.Namespace, now in
 	return max(seen, 1)
 }
 
-func (t *table[K, V]) remove(s *slots.Space[K, V], ns state.Namespace, id uint32) {
+func remove[K comparable, V any](t *table[K, V], s *slots.Space[K, V], ns state.Namespace, id uint32) {
 	if t.owner != nil {
 		t.chains[ns].Remove(id)
 	}
-	s.Delete(id)
+	slots.Delete(s, id)
 	t.n--
 }
 
-func (t *table[K, V]) dropEmpty(s *slots.Space[K, V], ns state.Namespace) error {
-	if s.Len() > 0 {
+func dropEmpty[K comparable, V any](t *table[K, V], s *slots.Space[K, V], ns state.Namespace) error {
+	if s.IDs.Len() > 0 {
 		return nil
 	}
 	return t.DropNamespace(ns)
 }
 
 // chain notes an entry that was added.
-func (t *table[K, V]) chain(ns state.Namespace, id uint32, k *K) {
+func chain[K comparable, V any](t *table[K, V], ns state.Namespace, id uint32, k *K) {
 	c := t.chains[ns]
 	if c == nil {
 		c = &slots.Chains{}

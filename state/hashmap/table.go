@@ -35,7 +35,8 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 		t.owner, t.chains = owner, map[state.Namespace]*slots.Chains{}
 	}
 	t.mutable = serde.Mutable(desc.Value)
-	t.copyKey, t.texts = desc.Key.Pointers(), slots.NewTexts[K](desc.Value)
+	t.copyKey = desc.Key.Pointers()
+	t.texts, _ = serde.Packing(desc.Value)
 	t.copyVal = desc.Value.Pointers() && t.texts == nil
 	if err := add(b, t, t.desc.Restorer, t.load); err != nil {
 		return nil, err
@@ -43,6 +44,8 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	return t, nil
 }
 
+// table has the methods of its interfaces and no others: each method is compiled, with its wrappers, in every program that has a state of these
+// types, whether it is called or not.
 type table[K comparable, V any] struct {
 	clock *slots.Clock
 	// The place of the last entry that was found or made: most streams hit some keys again and again, and what is read is often written
@@ -62,7 +65,7 @@ type table[K comparable, V any] struct {
 	spaces                    map[state.Namespace]*slots.Space[K, V]
 	n                         int
 	mutable, copyKey, copyVal bool
-	texts                     *slots.Texts[K, V]              // of values that hold nothing but strings
+	texts                     serde.Packer[V]                 // of values that hold nothing but strings
 	owner                     func(*K) uint32                 // of maps
 	share                     func(ns state.Namespace, k K) K // of maps whose keys hold pointers: the copy to keep of an entry's key
 	chains                    map[state.Namespace]*slots.Chains
@@ -73,7 +76,7 @@ type table[K comparable, V any] struct {
 }
 
 // space returns the space of ns, nil when it holds nothing.
-func (t *table[K, V]) space(ns state.Namespace) *slots.Space[K, V] {
+func space[K comparable, V any](t *table[K, V], ns state.Namespace) *slots.Space[K, V] {
 	if t.lastSpace != nil && t.lastNS == ns {
 		return t.lastSpace
 	}
@@ -84,7 +87,7 @@ func (t *table[K, V]) space(ns state.Namespace) *slots.Space[K, V] {
 	return s
 }
 
-func (t *table[K, V]) newSpace(ns state.Namespace) *slots.Space[K, V] {
+func newSpace[K comparable, V any](t *table[K, V], ns state.Namespace) *slots.Space[K, V] {
 	s := slots.NewSpace(t.pool)
 	t.spaces[ns] = s
 	t.lastNS, t.lastSpace = ns, s
@@ -93,40 +96,40 @@ func (t *table[K, V]) newSpace(ns state.Namespace) *slots.Space[K, V] {
 
 // Get implements state.Table.
 func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, err error) {
-	if p := t.known(&k, ns); p != nil {
+	if p := known(t, &k, ns); p != nil {
 		return p.Vals[t.last.slot], true, nil
 	}
-	s := t.space(ns)
+	s := space(t, ns)
 	if s == nil {
 		return v, false, nil
 	}
-	id, ok := s.Find(k.Hash, k.Key)
+	id, ok := slots.Find(s, k.Hash, k.Key)
 	if !ok {
 		return v, false, nil
 	}
-	p, i := s.At(id)
-	t.note(p, i, k.Hash, ns)
+	p, i := slots.At(s, id)
+	note(t, p, i, k.Hash, ns)
 	return p.Vals[i], true, nil
 }
 
 // known is the page of an entry when that was the last one, at slot t.last.slot.
-func (t *table[K, V]) known(k *state.Key[K], ns state.Namespace) *slots.Page[K, V] {
+func known[K comparable, V any](t *table[K, V], k *state.Key[K], ns state.Namespace) *slots.Page[K, V] {
 	if p := t.last.page; p != nil && t.last.hash == k.Hash && t.last.ns == ns && p.Keys[t.last.slot] == k.Key {
 		return p
 	}
 	return nil
 }
 
-func (t *table[K, V]) note(p *slots.Page[K, V], i, hash uint32, ns state.Namespace) {
+func note[K comparable, V any](t *table[K, V], p *slots.Page[K, V], i, hash uint32, ns state.Namespace) {
 	t.last.page, t.last.slot, t.last.hash, t.last.ns = p, i, hash, ns
 }
 
 // Ref implements state.Table.
 func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) {
-	if p := t.known(&k, ns); p != nil && p.Epoch == t.clock.Epoch && (!t.mutable || p.Owned>>t.last.slot&1 != 0) {
+	if p := known(t, &k, ns); p != nil && p.Epoch == t.clock.Epoch && (!t.mutable || p.Owned>>t.last.slot&1 != 0) {
 		return &p.Vals[t.last.slot], true, nil
 	}
-	p, i, found, err := t.place(k, ns, true)
+	p, i, found, err := place(t, k, ns, true)
 	if err != nil {
 		return nil, false, err
 	}
@@ -139,24 +142,24 @@ func (t *table[K, V]) Keep(p *V) bool {
 	if t.texts == nil || l.page == nil || p != &l.page.Vals[l.slot] {
 		return false
 	}
-	t.texts.Keep(l.page, l.slot)
+	slots.KeepTexts(t.texts, &l.page.Head, l.page.Vals, l.slot)
 	return true
 }
 
 // place finds or makes the writable slot of a key. With own set the value is ready for changes in place.
-func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slots.Page[K, V], uint32, bool, error) {
-	s := t.space(ns)
+func place[K comparable, V any](t *table[K, V], k state.Key[K], ns state.Namespace, own bool) (*slots.Page[K, V], uint32, bool, error) {
+	s := space(t, ns)
 	if s == nil {
-		s = t.newSpace(ns)
-	} else if id, ok := s.Find(k.Hash, k.Key); ok {
-		p, i := s.Writable(id)
+		s = newSpace(t, ns)
+	} else if id, ok := slots.Find(s, k.Hash, k.Key); ok {
+		p, i := slots.Writable(s, id)
 		if t.mutable && p.Owned>>i&1 == 0 {
 			if own {
 				p.Vals[i] = t.desc.Value.Clone(p.Vals[i])
 			}
 			p.Owned |= 1 << i
 		}
-		t.note(p, i, k.Hash, ns)
+		note(t, p, i, k.Hash, ns)
 		return p, i, true, nil
 	}
 	if t.desc.Verify != nil {
@@ -171,11 +174,11 @@ func (t *table[K, V]) place(k state.Key[K], ns state.Namespace, own bool) (*slot
 	case t.copyKey:
 		key = t.desc.Key.Clone(key)
 	}
-	id, p, i := s.Insert(k.Hash, key)
+	id, p, i := slots.Insert(s, k.Hash, key)
 	t.n++
-	t.note(p, i, k.Hash, ns)
+	note(t, p, i, k.Hash, ns)
 	if t.owner != nil {
-		t.chain(ns, id, &p.Keys[i]) // not &key, which would move it to the heap for every new key
+		chain(t, ns, id, &p.Keys[i]) // not &key, which would move it to the heap for every new key
 	}
 	return p, i, false, nil
 }
@@ -185,57 +188,57 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 	if t.copyVal {
 		v = t.desc.Value.Clone(v)
 	}
-	return t.store(k, ns, v)
+	return store(t, k, ns, v)
 }
 
-func (t *table[K, V]) store(k state.Key[K], ns state.Namespace, v V) error {
-	p, i := t.known(&k, ns), t.last.slot
+func store[K comparable, V any](t *table[K, V], k state.Key[K], ns state.Namespace, v V) error {
+	p, i := known(t, &k, ns), t.last.slot
 	if p != nil && p.Epoch == t.clock.Epoch {
 		p.Owned |= 1 << i
 	} else {
 		var err error
-		if p, i, _, err = t.place(k, ns, false); err != nil {
+		if p, i, _, err = place(t, k, ns, false); err != nil {
 			return err
 		}
 	}
 	p.Vals[i] = v
 	if t.texts != nil {
-		t.texts.Keep(p, i)
+		slots.KeepTexts(t.texts, &p.Head, p.Vals, i)
 	}
 	return nil
 }
 
 // Delete implements state.Table.
 func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
-	s, id, ok := t.find(&k, ns)
+	s, id, ok := find(t, &k, ns)
 	if !ok {
 		return nil
 	}
 	t.last.page = nil
-	t.remove(s, ns, id)
-	return t.dropEmpty(s, ns)
+	remove(t, s, ns, id)
+	return dropEmpty(t, s, ns)
 }
 
 // find looks an entry up. Get and place, which see every record, have it written out.
-func (t *table[K, V]) find(k *state.Key[K], ns state.Namespace) (s *slots.Space[K, V], id uint32, ok bool) {
-	if s = t.space(ns); s == nil {
+func find[K comparable, V any](t *table[K, V], k *state.Key[K], ns state.Namespace) (s *slots.Space[K, V], id uint32, ok bool) {
+	if s = space(t, ns); s == nil {
 		return nil, 0, false
 	}
-	id, ok = s.Find(k.Hash, k.Key)
+	id, ok = slots.Find(s, k.Hash, k.Key)
 	return s, id, ok
 }
 
 // Take implements state.Taker.
 func (t *table[K, V]) Take(k state.Key[K], ns state.Namespace) (v V, own bool, err error) {
-	s, id, ok := t.find(&k, ns)
+	s, id, ok := find(t, &k, ns)
 	if !ok {
 		return v, false, nil
 	}
 	t.last.page = nil
-	p, i := s.At(id)
+	p, i := slots.At(s, id)
 	v, own = p.Vals[i], p.Epoch == t.clock.Epoch && p.Owned>>i&1 != 0
-	t.remove(s, ns, id)
-	return v, own, t.dropEmpty(s, ns)
+	remove(t, s, ns, id)
+	return v, own, dropEmpty(t, s, ns)
 }
 
 // Namespaces implements state.Table.
@@ -250,11 +253,11 @@ func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, erro
 
 // Scan implements state.Table. Changes that fn makes through v are not seen as changes: v is for reading.
 func (t *table[K, V]) Scan(ns state.Namespace, fn func(k state.Key[K], v *V) error) error {
-	s := t.space(ns)
+	s := space(t, ns)
 	if s == nil {
 		return nil
 	}
-	for _, p := range s.Pages() {
+	for _, p := range s.Pages {
 		for l := p.Live; l != 0; l &= l - 1 {
 			i := bits.TrailingZeros64(l)
 			h := p.Hash[i]
@@ -276,8 +279,8 @@ func (t *table[K, V]) DropNamespace(ns state.Namespace) error {
 	if t.lastSpace == s {
 		t.lastSpace = nil
 	}
-	t.n -= s.Len()
-	s.Drop()
+	t.n -= s.IDs.Len()
+	slots.Drop(s)
 	delete(t.spaces, ns)
 	delete(t.chains, ns)
 	return nil
@@ -303,7 +306,7 @@ func (t *table[K, V]) freeze() view {
 		v.live, v.now = t.desc.TTL.Live, t.desc.TTL.Now()
 	}
 	for ns, s := range t.spaces {
-		v.parts = append(v.parts, frozen[K, V]{ns, slices.Clone(s.Pages())})
+		v.parts = append(v.parts, frozen[K, V]{ns, slices.Clone(s.Pages)})
 	}
 	return v
 }

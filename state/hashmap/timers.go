@@ -36,26 +36,26 @@ type timers[K comparable] struct {
 // Register implements state.Timers.
 func (t *timers[K]) Register(k state.Key[K], ns state.Namespace, at int64) error {
 	tk := timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash}
-	if !t.set.Has(tk) {
+	if !timerset.Has(t.set, tk) {
 		tk.K = t.desc.Key.Clone(tk.K)
-		t.set.Add(tk)
+		timerset.Add(t.set, tk)
 	}
 	return nil
 }
 
 // Delete implements state.Timers.
 func (t *timers[K]) Delete(k state.Key[K], ns state.Namespace, at int64) error {
-	t.set.Delete(timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash})
+	timerset.Delete(t.set, timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash})
 	return nil
 }
 
 // Next implements state.Timers.
-func (t *timers[K]) Next() (int64, bool) { return t.set.Next() }
+func (t *timers[K]) Next() (int64, bool) { return timerset.Next(t.set) }
 
 // PopUntil implements state.Timers.
 func (t *timers[K]) PopUntil(until int64, fn func(k state.Key[K], ns state.Namespace, at int64) error) error {
 	for {
-		k, ok := t.set.Pop(until)
+		k, ok := timerset.Pop(t.set, until)
 		if !ok {
 			return nil
 		}
@@ -66,19 +66,19 @@ func (t *timers[K]) PopUntil(until int64, fn func(k state.Key[K], ns state.Names
 }
 
 // Len implements state.Timers.
-func (t *timers[K]) Len() int { return t.set.Len() }
+func (t *timers[K]) Len() int { return timerset.Len(t.set) }
 
 func (t *timers[K]) meta() state.TableMeta {
-	return state.TableMeta{Name: t.desc.Name, Kind: canonical.KindTimers, Key: t.desc.Key.Schema(), Stored: int64(t.set.Len())}
+	return state.TableMeta{Name: t.desc.Name, Kind: canonical.KindTimers, Key: t.desc.Key.Schema(), Stored: int64(timerset.Len(t.set))}
 }
 
 func (t *timers[K]) size() int64 {
 	var k timerset.Key[K]
-	return int64(t.set.Len()) * int64(unsafe.Sizeof(k)+32)
+	return int64(timerset.Len(t.set)) * int64(unsafe.Sizeof(k)+32)
 }
 
 func (t *timers[K]) freeze() view {
-	return &timersView[K]{key: t.desc.Key, parts: []frozen[timerset.Key[K], struct{}]{{pages: slices.Clone(t.set.Pages())}}}
+	return &timersView[K]{key: t.desc.Key, pages: slices.Clone(timerset.Pages(t.set))}
 }
 
 func (t *timers[K]) load(r *canonical.Reader) error {

@@ -25,12 +25,12 @@ type refs struct {
 	order  []uint64
 }
 
-// sortByGroup is a counting sort; hash gives the key's own hash of an entry.
-func sortByGroup[K comparable, V any](ctx context.Context, parts []frozen[K, V], maxParallelism int, rng state.Range, hash func(p *slots.Page[K, V], i int) uint32) (refs, error) {
+// sortByGroup is a counting sort of the entries of parts. hash gives the key's own hash of an entry, when that is not what it is found by.
+func sortByGroup(ctx context.Context, parts [][]*slots.Head, maxParallelism int, rng state.Range, hash func(page, slot int) uint32) (refs, error) {
 	r := refs{start: rng.Start, starts: make([]int, rng.End-rng.Start+2)}
 	each := func(fn func(group int, ref uint64)) error {
 		for pi := range parts {
-			for gi, p := range parts[pi].pages {
+			for gi, p := range parts[pi] {
 				if gi&0xfff == 0 {
 					if err := ctx.Err(); err != nil {
 						return err
@@ -38,7 +38,11 @@ func sortByGroup[K comparable, V any](ctx context.Context, parts []frozen[K, V],
 				}
 				for l := p.Live; l != 0; l &= l - 1 {
 					i := bits.TrailingZeros64(l)
-					g := int(state.GroupOf(hash(p, i), maxParallelism)) - rng.Start
+					h := p.Hash[i]
+					if hash != nil {
+						h = hash(gi, i)
+					}
+					g := int(state.GroupOf(h, maxParallelism)) - rng.Start
 					fn(g, uint64(pi)<<32|uint64(gi*slots.PageLen+i))
 				}
 			}
@@ -77,7 +81,11 @@ type tableView[K comparable, V any] struct {
 }
 
 func (v *tableView[K, V]) prepare(ctx context.Context, maxParallelism int, rng state.Range) (err error) {
-	v.refs, err = sortByGroup(ctx, v.parts, maxParallelism, rng, func(p *slots.Page[K, V], i int) uint32 { return p.Hash[i] })
+	heads := make([][]*slots.Head, len(v.parts))
+	for i, p := range v.parts {
+		heads[i] = slots.Heads(p.pages)
+	}
+	v.refs, err = sortByGroup(ctx, heads, maxParallelism, rng, nil)
 	return err
 }
 
@@ -102,19 +110,19 @@ func (v *tableView[K, V]) write(w *canonical.Writer, index, group int) error {
 
 type timersView[K comparable] struct {
 	key   serde.Codec[K]
-	parts []frozen[timerset.Key[K], struct{}]
+	pages []*slots.Page[timerset.Key[K], struct{}]
 	refs  refs
 	kb    []byte
 }
 
 func (v *timersView[K]) prepare(ctx context.Context, maxParallelism int, rng state.Range) (err error) {
-	v.refs, err = sortByGroup(ctx, v.parts, maxParallelism, rng, func(p *slots.Page[timerset.Key[K], struct{}], i int) uint32 { return p.Keys[i].Hash })
+	v.refs, err = sortByGroup(ctx, [][]*slots.Head{slots.Heads(v.pages)}, maxParallelism, rng, func(page, slot int) uint32 { return v.pages[page].Keys[slot].Hash })
 	return err
 }
 
 func (v *timersView[K]) write(w *canonical.Writer, index, group int) error {
 	for _, ref := range v.refs.group(group) {
-		k := &v.parts[0].pages[uint32(ref)/slots.PageLen].Keys[uint32(ref)%slots.PageLen]
+		k := &v.pages[uint32(ref)/slots.PageLen].Keys[uint32(ref)%slots.PageLen]
 		v.kb = v.key.Append(v.kb[:0], k.K)
 		if err := w.Timer(index, k.NS, k.At, v.kb); err != nil {
 			return err

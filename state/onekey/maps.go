@@ -40,8 +40,8 @@ func (m *mapTable[K, S, V]) Entry(k state.Key[K], sub S) state.Key[state.Pair[K,
 	return state.Key[state.Pair[K, S]]{Key: state.Pair[K, S]{Key: k.Key, Sub: sub, Hash: k.Hash}, Hash: state.PairHash(k.Hash, m.subs.Hash(sub), m.max), Group: k.Group}
 }
 
-// of is a key's map, nil when it has none.
-func (m *mapTable[K, S, V]) of(k K, ns state.Namespace) map[S]*V {
+// entriesOf is a key's map, nil when it has none.
+func entriesOf[K, S comparable, V any](m *mapTable[K, S, V], k K, ns state.Namespace) map[S]*V {
 	if m.n == 0 || m.cur.Key != k {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (m *mapTable[K, S, V]) of(k K, ns state.Namespace) map[S]*V {
 
 // Get implements state.Table.
 func (m *mapTable[K, S, V]) Get(k state.Key[state.Pair[K, S]], ns state.Namespace) (v V, found bool, err error) {
-	if p := m.of(k.Key.Key, ns)[k.Key.Sub]; p != nil {
+	if p := entriesOf(m, k.Key.Key, ns)[k.Key.Sub]; p != nil {
 		return *p, true, nil
 	}
 	return v, false, nil
@@ -88,7 +88,7 @@ func (m *mapTable[K, S, V]) Ref(k state.Key[state.Pair[K, S]], ns state.Namespac
 
 // Delete implements state.Table.
 func (m *mapTable[K, S, V]) Delete(k state.Key[state.Pair[K, S]], ns state.Namespace) error {
-	s := m.of(k.Key.Key, ns)
+	s := entriesOf(m, k.Key.Key, ns)
 	if s[k.Key.Sub] == nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (m *mapTable[K, S, V]) Len() int { return m.n }
 
 // Each implements state.MapTable.
 func (m *mapTable[K, S, V]) Each(k state.Key[K], ns state.Namespace, fn func(sub S, v *V) error) error {
-	for sub, v := range m.of(k.Key, ns) {
+	for sub, v := range entriesOf(m, k.Key, ns) {
 		if err := fn(sub, v); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (m *mapTable[K, S, V]) Each(k state.Key[K], ns state.Namespace, fn func(sub
 
 // Clear implements state.MapTable.
 func (m *mapTable[K, S, V]) Clear(k state.Key[K], ns state.Namespace) error {
-	if m.of(k.Key, ns) == nil {
+	if entriesOf(m, k.Key, ns) == nil {
 		return nil
 	}
 	return m.DropNamespace(ns)

@@ -29,11 +29,11 @@ type entry[V any] struct {
 	v  V
 }
 
-func (t *table[K, V]) live() []entry[V] { return t.entries[t.head:] }
+func live[K comparable, V any](t *table[K, V]) []entry[V] { return t.entries[t.head:] }
 
 // find is the index into live of a namespace, or where it belongs.
-func (t *table[K, V]) find(ns state.Namespace) (i int, found bool) {
-	l := t.live()
+func find[K comparable, V any](t *table[K, V], ns state.Namespace) (i int, found bool) {
+	l := live(t)
 	if n := len(l); n == 0 || l[n-1].ns < ns {
 		return n, false
 	} else if l[n-1].ns == ns {
@@ -44,29 +44,29 @@ func (t *table[K, V]) find(ns state.Namespace) (i int, found bool) {
 }
 
 // at finds the value of a key; a key that is not held has none.
-func (t *table[K, V]) at(k state.Key[K], ns state.Namespace) (i int, found bool) {
+func at[K comparable, V any](t *table[K, V], k state.Key[K], ns state.Namespace) (i int, found bool) {
 	if t.Len() == 0 || t.cur.Key != k.Key {
 		return 0, false
 	}
-	return t.find(ns)
+	return find(t, ns)
 }
 
 // own finds the value of the key or makes it.
-func (t *table[K, V]) own(k state.Key[K], ns state.Namespace) (v *V, found bool, err error) {
+func own[K comparable, V any](t *table[K, V], k state.Key[K], ns state.Namespace) (v *V, found bool, err error) {
 	if t.Len() == 0 {
 		t.cur = k
 		t.cur.Key = t.desc.Key.Clone(k.Key)
 	} else if t.cur.Key != k.Key {
 		return nil, false, errTwoKeys
 	}
-	i, found := t.find(ns)
+	i, found := find(t, ns)
 	if !found {
 		t.entries = slices.Insert(t.entries, t.head+i, entry[V]{ns: ns})
 	}
 	return &t.entries[t.head+i].v, found, nil
 }
 
-func (t *table[K, V]) remove(i int) {
+func remove[K comparable, V any](t *table[K, V], i int) {
 	if i == 0 {
 		t.entries[t.head] = entry[V]{}
 		t.head++
@@ -88,7 +88,7 @@ func (t *table[K, V]) clear() {
 
 // Get implements state.Table.
 func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, err error) {
-	if i, ok := t.at(k, ns); ok {
+	if i, ok := at(t, k, ns); ok {
 		return t.entries[t.head+i].v, true, nil
 	}
 	return v, false, nil
@@ -96,7 +96,7 @@ func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, 
 
 // Put implements state.Table.
 func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
-	p, _, err := t.own(k, ns)
+	p, _, err := own(t, k, ns)
 	if err == nil {
 		*p = t.desc.Value.Clone(v)
 	}
@@ -105,28 +105,28 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 
 // Ref implements state.Table.
 func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (p *V, found bool, err error) {
-	return t.own(k, ns)
+	return own(t, k, ns)
 }
 
 // Delete implements state.Table.
 func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
-	if i, ok := t.at(k, ns); ok {
-		t.remove(i)
+	if i, ok := at(t, k, ns); ok {
+		remove(t, i)
 	}
 	return nil
 }
 
 // Namespaces implements state.Table.
 func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, error) {
-	for i := range t.live() {
-		dst = append(dst, t.live()[i].ns)
+	for i := range live(t) {
+		dst = append(dst, live(t)[i].ns)
 	}
 	return dst, nil
 }
 
 // Scan implements state.Table.
 func (t *table[K, V]) Scan(ns state.Namespace, fn func(k state.Key[K], v *V) error) error {
-	if i, ok := t.find(ns); ok {
+	if i, ok := find(t, ns); ok {
 		return fn(t.cur, &t.entries[t.head+i].v)
 	}
 	return nil
@@ -134,8 +134,8 @@ func (t *table[K, V]) Scan(ns state.Namespace, fn func(k state.Key[K], v *V) err
 
 // DropNamespace implements state.Table.
 func (t *table[K, V]) DropNamespace(ns state.Namespace) error {
-	if i, ok := t.find(ns); ok {
-		t.remove(i)
+	if i, ok := find(t, ns); ok {
+		remove(t, i)
 	}
 	return nil
 }

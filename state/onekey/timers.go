@@ -31,14 +31,16 @@ type timer struct {
 
 func (t timer) compare(o timer) int { return cmp.Or(cmp.Compare(t.at, o.at), cmp.Compare(t.ns, o.ns)) }
 
-func (t *timers[K]) find(x timer) (int, bool) {
-	l := t.set[t.head:]
+func findTimer(l []timer, x timer) (int, bool) {
 	if n := len(l); n == 0 || l[n-1].compare(x) < 0 {
-		return t.head + n, false
+		return n, false
 	}
-	i, ok := slices.BinarySearchFunc(l, x, timer.compare)
-	return t.head + i, ok
+	return slices.BinarySearchFunc(l, x, timer.compare)
 }
+
+// insertTimer and deleteTimer keep slices.Insert and Delete out of what is generic.
+func insertTimer(l []timer, i int, x timer) []timer { return slices.Insert(l, i, x) }
+func deleteTimer(l []timer, i int) []timer          { return slices.Delete(l, i, i+1) }
 
 func (t *timers[K]) clear() {
 	if t.set, t.head = t.set[:0], 0; cap(t.set) > 1<<12 {
@@ -55,8 +57,8 @@ func (t *timers[K]) Register(k state.Key[K], ns state.Namespace, at int64) error
 	} else if t.cur.Key != k.Key {
 		return errTwoKeys
 	}
-	if i, ok := t.find(timer{at, ns}); !ok {
-		t.set = slices.Insert(t.set, i, timer{at, ns})
+	if i, ok := findTimer(t.set[t.head:], timer{at, ns}); !ok {
+		t.set = insertTimer(t.set, t.head+i, timer{at, ns})
 	}
 	return nil
 }
@@ -66,8 +68,8 @@ func (t *timers[K]) Delete(k state.Key[K], ns state.Namespace, at int64) error {
 	if t.Len() == 0 || t.cur.Key != k.Key {
 		return nil
 	}
-	if i, ok := t.find(timer{at, ns}); ok {
-		t.set = slices.Delete(t.set, i, i+1)
+	if i, ok := findTimer(t.set[t.head:], timer{at, ns}); ok {
+		t.set = deleteTimer(t.set, t.head+i)
 	}
 	return nil
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/thalweg/thalweg/state/internal/slots"
 )
 
-// add puts a cache entry into a batch and notes that its namespace is stored.
-func (t *table[K, V]) add(batch batch, s *nspace[K, V], p *slots.Page[K, entry[V]], i int) error {
+// addTo puts a cache entry into a batch and notes that its namespace is stored.
+func addTo[K comparable, V any](t *table[K, V], batch batch, s *nspace[K, V], p *slots.Page[K, V], i int) error {
 	g := int(state.GroupOf(p.Hash[i], t.b.cfg.MaxParallelism))
-	key := t.key(p.Keys[i], g, s.ns)
-	if p.Vals[i].gone {
+	key := storedKey(t, p.Keys[i], g, s.ns)
+	if p.Gone>>i&1 != 0 {
 		return batch.Delete(key, nil)
 	}
-	t.vb = t.desc.Value.Append(append(t.vb[:0], t.version), p.Vals[i].v)
+	t.vb = t.desc.Value.Append(append(t.vb[:0], t.version), p.Vals[i])
 	if t.copyVal {
-		t.weigh(len(t.vb))
+		weigh(t, len(t.vb))
 	}
 	s.stored.add(g - t.start)
 	return batch.Set(key, t.vb, nil)
@@ -32,15 +32,15 @@ func (t *table[K, V]) add(batch batch, s *nspace[K, V], p *slots.Page[K, entry[V
 func (t *table[K, V]) flush(batch batch) error {
 	t.last.page = nil
 	for _, s := range t.spaces {
-		if s.present < s.space.Len() {
-			if err := t.sweep(s); err != nil {
+		if s.present < s.space.IDs.Len() {
+			if err := sweepGone(t, s); err != nil {
 				return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
 			}
 		}
 		for _, pi := range s.dirty {
-			p := s.space.Pages()[pi]
+			p := s.space.Pages[pi]
 			for d := p.Dirty; d != 0; d &= d - 1 {
-				if err := t.add(batch, s, p, bits.TrailingZeros64(d)); err != nil {
+				if err := addTo(t, batch, s, p, bits.TrailingZeros64(d)); err != nil {
 					return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
 				}
 			}
@@ -51,20 +51,20 @@ func (t *table[K, V]) flush(batch batch) error {
 	return nil
 }
 
-// sweep removes deletions that Pebble has from the cache, and forgets the namespace when that leaves nothing of it: sessions must not
+// sweepGone removes deletions that Pebble has from the cache, and forgets the namespace when that leaves nothing of it: sessions must not
 // pile up. The store is settled.
-func (t *table[K, V]) sweep(s *nspace[K, V]) error {
-	for pi, p := range s.space.Pages() {
+func sweepGone[K comparable, V any](t *table[K, V], s *nspace[K, V]) error {
+	for pi, p := range s.space.Pages {
 		for x := p.Live &^ p.Dirty; x != 0; x &= x - 1 {
-			if i := bits.TrailingZeros64(x); p.Vals[i].gone {
-				t.remove(s, uint32(pi*slots.PageLen+i))
+			if i := bits.TrailingZeros64(x); p.Gone>>i&1 != 0 {
+				remove(t, s, uint32(pi*slots.PageLen+i))
 			}
 		}
 	}
-	if s.space.Len() > 0 {
+	if s.space.IDs.Len() > 0 {
 		return nil
 	}
-	has, err := t.storedAny(s)
+	has, err := storedAny(t, s)
 	if err != nil || has {
 		return err
 	}
@@ -126,7 +126,7 @@ func (t *table[K, V]) evict() error {
 	if err != nil {
 		return fmt.Errorf("pebble: state %q: evict: %w", t.desc.Name, err)
 	}
-	err = t.evictInto(batch)
+	err = evictInto(t, batch)
 	if cerr := batch.Close(); err == nil {
 		err = cerr
 	}
@@ -143,14 +143,14 @@ type victims[K comparable, V any] struct {
 	bits uint64
 }
 
-func (t *table[K, V]) evictInto(batch batch) error {
+func evictInto[K comparable, V any](t *table[K, V], batch batch) error {
 	target := max(t.cached/8, 8)
 	var out []victims[K, V]
 	for round := 0; target > 0 && round < 3; {
 		if len(t.hand.order) == 0 {
 			round++
 			for ns, s := range t.spaces {
-				if s.space.Len() > 0 {
+				if s.space.IDs.Len() > 0 {
 					t.hand.order = append(t.hand.order, ns)
 				}
 			}
@@ -160,17 +160,17 @@ func (t *table[K, V]) evictInto(batch batch) error {
 			t.hand.page = 0
 		}
 		s := t.spaces[t.hand.order[0]]
-		if s == nil || t.hand.page >= len(s.space.Pages()) {
+		if s == nil || t.hand.page >= len(s.space.Pages) {
 			t.hand.order, t.hand.page = t.hand.order[1:], 0
 			continue
 		}
-		p := s.space.Pages()[t.hand.page]
+		p := s.space.Pages[t.hand.page]
 		v := p.Live &^ p.Hot
 		p.Hot = 0
 		if v != 0 {
 			out = append(out, victims[K, V]{s, t.hand.page, v})
 			for d := v & p.Dirty; d != 0; d &= d - 1 {
-				if err := t.add(batch, s, p, bits.TrailingZeros64(d)); err != nil {
+				if err := addTo(t, batch, s, p, bits.TrailingZeros64(d)); err != nil {
 					return err
 				}
 			}
@@ -185,16 +185,16 @@ func (t *table[K, V]) evictInto(batch batch) error {
 		}
 	}
 	for _, v := range out {
-		p := v.s.space.Pages()[v.page]
+		p := v.s.space.Pages[v.page]
 		for x := v.bits; x != 0; x &= x - 1 {
 			i := bits.TrailingZeros64(x)
 			if p.Live>>i&1 == 0 {
 				continue // met in two rounds
 			}
-			if !p.Vals[i].gone {
+			if p.Gone>>i&1 == 0 {
 				v.s.present--
 			}
-			t.remove(v.s, uint32(v.page*slots.PageLen+i))
+			remove(t, v.s, uint32(v.page*slots.PageLen+i))
 		}
 	}
 	return nil
@@ -206,7 +206,7 @@ func (t *table[K, V]) current(stored, scratch []byte, now int64) ([]byte, bool, 
 	if newest && now == math.MinInt64 {
 		return stored[1:], true, nil
 	}
-	v, err := t.decode(stored)
+	v, err := decodeValue(t, stored)
 	if err != nil {
 		return nil, false, err
 	}
@@ -224,7 +224,7 @@ func (t *table[K, V]) current(stored, scratch []byte, now int64) ([]byte, bool, 
 }
 
 // findNamespaces learns what a restored store holds.
-func (t *table[K, V]) findNamespaces() (err error) {
+func findNamespaces[K comparable, V any](t *table[K, V]) (err error) {
 	r := t.b.cfg.Range
 	it, err := t.b.db.iter(appendGroup(nil, t.id, r.Start), groupEnd(t.id, r.End))
 	if err != nil {
@@ -237,14 +237,14 @@ func (t *table[K, V]) findNamespaces() (err error) {
 			return fmt.Errorf("key of %d bytes: %w", len(k), canonical.ErrCorrupt)
 		}
 		g, ns := int(k[2])<<8|int(k[3]), ordered(k[groupPrefix:])
-		t.spaceOrNew(ns).stored.add(g - t.start)
+		spaceOrNew(t, ns).stored.add(g - t.start)
 		ok = it.SeekGE(after(k[:tablePrefix]))
 	}
 	return it.Error()
 }
 
 // loadCanonical writes the restored entries of a canonical snapshot to Pebble.
-func (t *table[K, V]) loadCanonical() error {
+func loadCanonical[K comparable, V any](t *table[K, V]) error {
 	old, ok := t.b.restored[t.desc.Name]
 	if !ok {
 		return nil
@@ -273,7 +273,7 @@ func (t *table[K, V]) loadCanonical() error {
 		} else {
 			t.vb = t.desc.Value.Append(t.vb, v)
 		}
-		t.spaceOrNew(e.Namespace).stored.add(e.Group - t.start)
+		spaceOrNew(t, e.Namespace).stored.add(e.Group - t.start)
 		t.n++
 		return batch.Set(t.kb, t.vb, nil)
 	})

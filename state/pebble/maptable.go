@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/internal/slots"
 )
 
 // OpenMap returns the map table with the restored entries of its name, as OpenTable does. The entries of a key's map lie together, as
@@ -17,7 +18,7 @@ func OpenMap[K, S comparable, V any](b *Backend, desc state.MapDesc[K, S, V]) (s
 	if desc.Key.Pointers() {
 		t.share = func(s *nspace[state.Pair[K, S], V], k state.Pair[K, S]) state.Pair[K, S] { // all cached entries of a map hold one copy of its key
 			if id, ok := s.chains.First(k.Hash); ok {
-				if p, i := s.space.At(id); p.Keys[i].Key == k.Key {
+				if p, i := slots.At(s.space, id); p.Keys[i].Key == k.Key {
 					k.Key, k.Sub = p.Keys[i].Key, desc.Sub.Clone(k.Sub)
 					return k
 				}
@@ -45,19 +46,19 @@ func (m *mapTable[K, S, V]) Entry(k state.Key[K], sub S) state.Key[state.Pair[K,
 
 // Each implements state.MapTable: first the cached entries, then those in Pebble that are not cached.
 func (m *mapTable[K, S, V]) Each(k state.Key[K], ns state.Namespace, fn func(sub S, v *V) error) error {
-	s := m.space(ns)
+	s := spaceOf(m.table, ns)
 	if s == nil {
 		return nil
 	}
 	for id, ok := s.chains.First(k.Hash); ok; id, ok = s.chains.Next(id) {
-		if p, i := s.space.At(id); p.Keys[i].Key == k.Key && !p.Vals[i].gone {
-			if err := fn(p.Keys[i].Sub, &p.Vals[i].v); err != nil {
+		if p, i := slots.At(s.space, id); p.Keys[i].Key == k.Key && p.Gone>>i&1 == 0 {
+			if err := fn(p.Keys[i].Sub, &p.Vals[i]); err != nil {
 				return err
 			}
 		}
 	}
-	return m.eachStored(s, k, func(p state.Pair[K, S], b []byte) error {
-		v, err := m.decode(b)
+	return eachStored(m, s, k, func(p state.Pair[K, S], b []byte) error {
+		v, err := decodeValue(m.table, b)
 		if err != nil {
 			return err
 		}
@@ -72,7 +73,7 @@ func (m *mapTable[K, S, V]) Each(k state.Key[K], ns state.Namespace, fn func(sub
 }
 
 // eachStored calls fn for every entry of k's map in Pebble that is not cached; both arguments are views.
-func (m *mapTable[K, S, V]) eachStored(s *nspace[state.Pair[K, S], V], k state.Key[K], fn func(p state.Pair[K, S], b []byte) error) (err error) {
+func eachStored[K, S comparable, V any](m *mapTable[K, S, V], s *nspace[state.Pair[K, S], V], k state.Key[K], fn func(p state.Pair[K, S], b []byte) error) (err error) {
 	if !s.stored.has(int(k.Group) - m.start) {
 		return nil
 	}
@@ -93,7 +94,7 @@ func (m *mapTable[K, S, V]) eachStored(s *nspace[state.Pair[K, S], V], k state.K
 			return err
 		}
 		p := state.Pair[K, S]{Key: k.Key, Sub: sub, Hash: k.Hash}
-		if _, cached := s.space.Find(state.PairHash(k.Hash, state.Hash32(enc), m.b.cfg.MaxParallelism), p); cached {
+		if _, cached := slots.Find(s.space, state.PairHash(k.Hash, state.Hash32(enc), m.b.cfg.MaxParallelism), p); cached {
 			continue
 		}
 		b, err := it.ValueAndErr()
@@ -114,7 +115,7 @@ var errMany = errors.New("more entries")
 
 // Clear implements state.MapTable.
 func (m *mapTable[K, S, V]) Clear(k state.Key[K], ns state.Namespace) error {
-	s := m.space(ns)
+	s := spaceOf(m.table, ns)
 	if s == nil {
 		return nil
 	}
@@ -125,19 +126,19 @@ func (m *mapTable[K, S, V]) Clear(k state.Key[K], ns state.Namespace) error {
 		}
 		return nil
 	}
-	err := m.eachStored(s, k, func(p state.Pair[K, S], _ []byte) error { return note(m.desc.Sub.Clone(p.Sub)) })
+	err := eachStored(m, s, k, func(p state.Pair[K, S], _ []byte) error { return note(m.desc.Sub.Clone(p.Sub)) })
 	if errors.Is(err, errMany) {
-		if err := m.deleteRange(k, ns); err != nil {
+		if err := deleteRange(m, k, ns); err != nil {
 			return fmt.Errorf("pebble: state %q: clear: %w", m.desc.Name, err)
 		}
 		for id, ok := s.chains.First(k.Hash); ok; {
 			next, more := s.chains.Next(id)
-			if p, i := s.space.At(id); p.Keys[i].Key == k.Key {
-				if !p.Vals[i].gone {
+			if p, i := slots.At(s.space, id); p.Keys[i].Key == k.Key {
+				if p.Gone>>i&1 == 0 {
 					s.present--
 					m.n = max(m.n-1, 0)
 				}
-				m.remove(s, id)
+				remove(m.table, s, id)
 			}
 			id, ok = next, more
 		}
@@ -147,7 +148,7 @@ func (m *mapTable[K, S, V]) Clear(k state.Key[K], ns state.Namespace) error {
 		return err
 	}
 	for id, ok := s.chains.First(k.Hash); ok; id, ok = s.chains.Next(id) {
-		if p, i := s.space.At(id); p.Keys[i].Key == k.Key && !p.Vals[i].gone {
+		if p, i := slots.At(s.space, id); p.Keys[i].Key == k.Key && p.Gone>>i&1 == 0 {
 			subs = append(subs, p.Keys[i].Sub)
 		}
 	}
@@ -160,7 +161,7 @@ func (m *mapTable[K, S, V]) Clear(k state.Key[K], ns state.Namespace) error {
 }
 
 // deleteRange removes what Pebble holds of k's map at once.
-func (m *mapTable[K, S, V]) deleteRange(k state.Key[K], ns state.Namespace) error {
+func deleteRange[K, S comparable, V any](m *mapTable[K, S, V], k state.Key[K], ns state.Namespace) error {
 	if err := m.b.settle(); err != nil {
 		return err
 	}

@@ -35,11 +35,11 @@ func (t *table[K, V]) Sweep(n int) error {
 	var out []found[K, V]
 	var err error
 	if w := &t.ttl; w.from == nil {
-		out = t.sweepCache(n, now)
+		out = sweepCache(t, n, now)
 		if len(w.order) == 0 {
 			w.from = appendGroup(nil, t.id, t.b.cfg.Range.Start)
 		}
-	} else if out, err = t.sweepStored(n, now); err != nil {
+	} else if out, err = sweepStored(t, n, now); err != nil {
 		return fmt.Errorf("pebble: state %q: clean up: %w", t.desc.Name, err)
 	}
 	for _, f := range out {
@@ -55,8 +55,8 @@ func (t *table[K, V]) Sweep(n int) error {
 	return nil
 }
 
-// look adds an entry to out when it has expired.
-func (t *table[K, V]) look(out []found[K, V], k state.Key[K], ns state.Namespace, v V, now int64, view bool) []found[K, V] {
+// lookAt adds an entry to out when it has expired.
+func lookAt[K comparable, V any](t *table[K, V], out []found[K, V], k state.Key[K], ns state.Namespace, v V, now int64, view bool) []found[K, V] {
 	left, keep, changed := t.desc.TTL.Live(v, now)
 	if keep && !changed {
 		return out
@@ -70,7 +70,7 @@ func (t *table[K, V]) look(out []found[K, V], k state.Key[K], ns state.Namespace
 	return append(out, found[K, V]{k, ns, left, keep})
 }
 
-func (t *table[K, V]) sweepCache(n int, now int64) (out []found[K, V]) {
+func sweepCache[K comparable, V any](t *table[K, V], n int, now int64) (out []found[K, V]) {
 	w := &t.ttl
 	if len(w.order) == 0 {
 		w.page = 0
@@ -80,16 +80,16 @@ func (t *table[K, V]) sweepCache(n int, now int64) (out []found[K, V]) {
 	}
 	for n > 0 && len(w.order) > 0 {
 		s := t.spaces[w.order[0]]
-		if s == nil || w.page >= len(s.space.Pages()) {
+		if s == nil || w.page >= len(s.space.Pages) {
 			w.order, w.page = w.order[1:], 0
 			continue
 		}
-		p := s.space.Pages()[w.page]
+		p := s.space.Pages[w.page]
 		for l := p.Live; l != 0; l &= l - 1 {
 			i := bits.TrailingZeros64(l)
-			if !p.Vals[i].gone {
+			if p.Gone>>i&1 == 0 {
 				k := state.Key[K]{Key: p.Keys[i], Hash: p.Hash[i], Group: state.GroupOf(p.Hash[i], t.b.cfg.MaxParallelism)}
-				out = t.look(out, k, s.ns, p.Vals[i].v, now, false)
+				out = lookAt(t, out, k, s.ns, p.Vals[i], now, false)
 			}
 		}
 		n -= slots.PageLen
@@ -98,7 +98,7 @@ func (t *table[K, V]) sweepCache(n int, now int64) (out []found[K, V]) {
 	return out
 }
 
-func (t *table[K, V]) sweepStored(n int, now int64) (out []found[K, V], err error) {
+func sweepStored[K comparable, V any](t *table[K, V], n int, now int64) (out []found[K, V], err error) {
 	w := &t.ttl
 	it, err := t.b.db.iter(w.from, groupEnd(t.id, t.b.cfg.Range.End))
 	if err != nil {
@@ -122,18 +122,18 @@ func (t *table[K, V]) sweepStored(n int, now int64) (out []found[K, V], err erro
 			return nil, err
 		}
 		h := state.HashEncoded(t.desc.Key, enc)
-		if _, cached := s.space.Find(h, key); cached {
+		if _, cached := slots.Find(s.space, h, key); cached {
 			continue
 		}
 		b, err := it.ValueAndErr()
 		if err != nil {
 			return nil, err
 		}
-		v, err := t.decode(b)
+		v, err := decodeValue(t, b)
 		if err != nil {
 			return nil, err
 		}
-		out = t.look(out, state.Key[K]{Key: key, Hash: h, Group: state.GroupOf(h, t.b.cfg.MaxParallelism)}, ns, v, now, true)
+		out = lookAt(t, out, state.Key[K]{Key: key, Hash: h, Group: state.GroupOf(h, t.b.cfg.MaxParallelism)}, ns, v, now, true)
 	}
 	if w.from = nil; ok {
 		w.from = append([]byte{}, it.Key()...)

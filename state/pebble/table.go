@@ -31,7 +31,7 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 		}
 		return t, nil
 	}
-	t := &table[K, V]{b: b, desc: desc, owner: owner, start: b.cfg.Range.Start, pool: slots.NewPool[K, entry[V]](slots.NewClock()), spaces: map[state.Namespace]*nspace[K, V]{}}
+	t := &table[K, V]{b: b, desc: desc, owner: owner, start: b.cfg.Range.Start, pool: slots.NewPool[K, V](slots.NewClock()), spaces: map[state.Namespace]*nspace[K, V]{}}
 	m, stored, err := b.register(t.describe())
 	if err != nil {
 		return nil, err
@@ -47,12 +47,10 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 		}
 		t.versions = append(t.versions, c)
 	}
-	var e slots.Page[K, entry[V]]
+	var e slots.Page[K, V]
 	t.cost = int64(unsafe.Sizeof(e.Keys[:1:1][0])+unsafe.Sizeof(e.Vals[:1:1][0])) + 24
 	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
-	if p, ok := serde.Packing(desc.Value); ok {
-		t.texts = slots.NewTextsOf[K](packer[V]{p})
-	}
+	t.texts, _ = serde.Packing(desc.Value)
 	if t.copyKey {
 		t.cost += 32
 	}
@@ -62,11 +60,11 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 		t.cost += int64(t.mean)
 	}
 	if stored {
-		if err := t.findNamespaces(); err != nil {
+		if err := findNamespaces(t); err != nil {
 			return nil, fmt.Errorf("pebble: open %q: %w", desc.Name, err)
 		}
 	}
-	if err := t.loadCanonical(); err != nil {
+	if err := loadCanonical(t); err != nil {
 		return nil, fmt.Errorf("pebble: open %q: restore: %w", desc.Name, err)
 	}
 	b.names[desc.Name] = t
@@ -74,23 +72,10 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	return t, nil
 }
 
-// entry is a cached value. gone marks a deletion that Pebble does not know yet.
-type entry[V any] struct {
-	v    V
-	gone bool
-}
-
-// packer packs the strings of entries.
-type packer[V any] struct{ serde.Packer[V] }
-
-func (p packer[V]) TextLen(e *entry[V]) int { return p.Packer.TextLen(&e.v) }
-
-func (p packer[V]) Pack(dst []byte, e *entry[V]) []byte { return p.Packer.Pack(dst, &e.v) }
-
-// nspace is one namespace.
+// nspace is one namespace. An entry that is gone was deleted, and Pebble does not know it yet.
 type nspace[K comparable, V any] struct {
 	ns      state.Namespace
-	space   *slots.Space[K, entry[V]]
+	space   *slots.Space[K, V]
 	present int      // cached entries that are not gone
 	stored  groupSet // key groups that may have entries in Pebble
 	dirty   []uint32 // pages with dirty slots, and perhaps some without
@@ -98,9 +83,9 @@ type nspace[K comparable, V any] struct {
 }
 
 // mark notes that an entry is to be written.
-func (s *nspace[K, V]) mark(id uint32, p *slots.Page[K, entry[V]], i uint32) {
+func mark[K comparable, V any](s *nspace[K, V], id uint32, p *slots.Page[K, V], i uint32) {
 	if p.Dirty == 0 {
-		if n := len(s.dirty); n > 64 && n > 4*len(s.space.Pages()) { // evictions and changes in turn
+		if n := len(s.dirty); n > 64 && n > 4*len(s.space.Pages) { // evictions and changes in turn
 			slices.Sort(s.dirty)
 			s.dirty = slices.Compact(s.dirty)
 		}
@@ -113,7 +98,7 @@ type table[K comparable, V any] struct {
 	// The place of the last entry that was found or made, and is not gone: what is read is often written next. Everything that takes
 	// entries out of the cache, or that may put another page in place of one, sets or clears it.
 	last struct {
-		page  *slots.Page[K, entry[V]]
+		page  *slots.Page[K, V]
 		space *nspace[K, V]
 		id    uint32
 		hash  uint32
@@ -126,7 +111,7 @@ type table[K comparable, V any] struct {
 	version          byte
 	versions         []serde.Codec[V]
 	start            int
-	pool             *slots.Pool[K, entry[V]]
+	pool             *slots.Pool[K, V]
 	spaces           map[state.Namespace]*nspace[K, V]
 	cached           int   // entries in all spaces
 	cost             int64 // bytes of an entry, estimated: fixed, and what values point to, which is about their encoded size
@@ -134,7 +119,7 @@ type table[K comparable, V any] struct {
 	mean             float64 // encoded size of recent values
 	n                int
 	copyKey, copyVal bool
-	texts            *slots.Texts[K, entry[V]] // of values that hold nothing but strings
+	texts            serde.Packer[V] // of values that hold nothing but strings
 	kb, vb, fb       []byte
 	hand             struct { // of the eviction clock
 		order []state.Namespace
@@ -153,7 +138,7 @@ func (t *table[K, V]) describe() state.TableMeta {
 func (t *table[K, V]) number() uint16 { return t.id }
 func (t *table[K, V]) size() int64    { return int64(t.cached) * t.cost }
 
-func (t *table[K, V]) space(ns state.Namespace) *nspace[K, V] {
+func spaceOf[K comparable, V any](t *table[K, V], ns state.Namespace) *nspace[K, V] {
 	if s := t.lastSpace; s != nil && s.ns == ns {
 		return s
 	}
@@ -164,8 +149,8 @@ func (t *table[K, V]) space(ns state.Namespace) *nspace[K, V] {
 	return s
 }
 
-func (t *table[K, V]) spaceOrNew(ns state.Namespace) *nspace[K, V] {
-	s := t.space(ns)
+func spaceOrNew[K comparable, V any](t *table[K, V], ns state.Namespace) *nspace[K, V] {
+	s := spaceOf(t, ns)
 	if s == nil {
 		s = &nspace[K, V]{ns: ns, space: slots.NewSpace(t.pool)}
 		t.spaces[ns] = s
@@ -174,14 +159,14 @@ func (t *table[K, V]) spaceOrNew(ns state.Namespace) *nspace[K, V] {
 	return s
 }
 
-// key encodes a key for Pebble into the table's scratch.
-func (t *table[K, V]) key(k K, group int, ns state.Namespace) []byte {
+// storedKey encodes a key for Pebble into the table's scratch.
+func storedKey[K comparable, V any](t *table[K, V], k K, group int, ns state.Namespace) []byte {
 	t.kb = t.desc.Key.Append(appendNamespace(t.kb[:0], t.id, group, ns), k)
 	return t.kb
 }
 
-// decode decodes a stored value; it is a view of b.
-func (t *table[K, V]) decode(b []byte) (v V, err error) {
+// decodeValue decodes a stored value; it is a view of b.
+func decodeValue[K comparable, V any](t *table[K, V], b []byte) (v V, err error) {
 	if len(b) == 0 || int(b[0]) >= len(t.versions) {
 		return v, fmt.Errorf("pebble: state %q: unknown version of a value: %w", t.desc.Name, canonical.ErrCorrupt)
 	}
@@ -193,11 +178,11 @@ func (t *table[K, V]) decode(b []byte) (v V, err error) {
 }
 
 // fetch reads a value from Pebble. With texts set it is a view, valid until the next fetch, else it is a copy.
-func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, err error) {
+func fetch[K comparable, V any](t *table[K, V], s *nspace[K, V], k state.Key[K]) (v V, found bool, err error) {
 	if !s.stored.has(int(k.Group) - t.start) {
 		return v, false, nil
 	}
-	b, closer, err := t.b.db.Get(t.key(k.Key, int(k.Group), s.ns))
+	b, closer, err := t.b.db.Get(storedKey(t, k.Key, int(k.Group), s.ns))
 	if errors.Is(err, errNotFound) {
 		return v, false, nil
 	}
@@ -208,9 +193,9 @@ func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, e
 		t.fb = append(t.fb[:0], b...)
 		b = t.fb
 	}
-	v, err = t.decode(b)
+	v, err = decodeValue(t, b)
 	if err == nil && t.copyVal {
-		t.weigh(len(b))
+		weigh(t, len(b))
 		if t.texts == nil {
 			v = t.desc.Value.Clone(v)
 		}
@@ -223,46 +208,47 @@ func (t *table[K, V]) fetch(s *nspace[K, V], k state.Key[K]) (v V, found bool, e
 
 // Get implements state.Table. Values read from Pebble are cached.
 func (t *table[K, V]) Get(k state.Key[K], ns state.Namespace) (v V, found bool, err error) {
-	if p, i := t.known(&k, ns); p != nil {
+	if p, i := known(t, &k, ns); p != nil {
 		p.Hot |= 1 << i
-		return p.Vals[i].v, true, nil
+		return p.Vals[i], true, nil
 	}
-	s := t.space(ns)
+	s := spaceOf(t, ns)
 	if s == nil {
 		return v, false, nil
 	}
-	if id, ok := s.space.Find(k.Hash, k.Key); ok {
-		p, i := s.space.At(id)
+	if id, ok := slots.Find(s.space, k.Hash, k.Key); ok {
+		p, i := slots.At(s.space, id)
 		p.Hot |= 1 << i
-		if p.Vals[i].gone {
+		if p.Gone>>i&1 != 0 {
 			return v, false, nil
 		}
-		t.note(s, id, p, k.Hash)
-		return p.Vals[i].v, true, nil
+		noteLast(t, s, id, p, k.Hash)
+		return p.Vals[i], true, nil
 	}
-	if v, found, err = t.fetch(s, k); err != nil || !found {
+	if v, found, err = fetch(t, s, k); err != nil || !found {
 		return v, false, err
 	}
-	id, p, i, err := t.insert(s, k)
+	id, p, i, err := insert(t, s, k)
 	if err != nil {
 		return v, false, err
 	}
-	t.set(p, i, v)
+	setValue(t, p, i, v)
 	s.present++
-	t.note(s, id, p, k.Hash)
-	return p.Vals[i].v, true, nil
+	noteLast(t, s, id, p, k.Hash)
+	return p.Vals[i], true, nil
 }
 
-// set gives an entry a value that fetch returned or that is somebody else's.
-func (t *table[K, V]) set(p *slots.Page[K, entry[V]], i uint32, v V) {
-	p.Vals[i] = entry[V]{v: v}
+// setValue gives an entry a value that fetch returned or that is somebody else's.
+func setValue[K comparable, V any](t *table[K, V], p *slots.Page[K, V], i uint32, v V) {
+	p.Vals[i] = v
+	p.Gone &^= 1 << i
 	if t.texts != nil {
-		t.texts.Keep(p, i)
+		slots.KeepTexts(t.texts, &p.Head, p.Vals, i)
 	}
 }
 
 // known is the page and slot of an entry when that was the last one.
-func (t *table[K, V]) known(k *state.Key[K], ns state.Namespace) (*slots.Page[K, entry[V]], uint32) {
+func known[K comparable, V any](t *table[K, V], k *state.Key[K], ns state.Namespace) (*slots.Page[K, V], uint32) {
 	l := &t.last
 	if l.page == nil || l.hash != k.Hash || l.space.ns != ns {
 		return nil, 0
@@ -273,66 +259,66 @@ func (t *table[K, V]) known(k *state.Key[K], ns state.Namespace) (*slots.Page[K,
 	return nil, 0
 }
 
-func (t *table[K, V]) note(s *nspace[K, V], id uint32, p *slots.Page[K, entry[V]], hash uint32) {
+func noteLast[K comparable, V any](t *table[K, V], s *nspace[K, V], id uint32, p *slots.Page[K, V], hash uint32) {
 	l := &t.last
 	l.page, l.space, l.id, l.hash = p, s, id, hash
 }
 
 // Ref implements state.Table.
 func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) {
-	if p, i := t.known(&k, ns); p != nil {
+	if p, i := known(t, &k, ns); p != nil {
 		if p.Dirty>>i&1 == 0 {
-			t.last.space.mark(t.last.id, p, i)
+			mark(t.last.space, t.last.id, p, i)
 		}
 		p.Hot |= 1 << i
-		return &p.Vals[i].v, true, nil
+		return &p.Vals[i], true, nil
 	}
-	s := t.spaceOrNew(ns)
+	s := spaceOrNew(t, ns)
 	found := true
-	var p *slots.Page[K, entry[V]]
+	var p *slots.Page[K, V]
 	var i uint32
-	id, ok := s.space.Find(k.Hash, k.Key)
+	id, ok := slots.Find(s.space, k.Hash, k.Key)
 	if ok {
-		p, i = s.space.At(id)
-		if e := &p.Vals[i]; e.gone {
-			*e = entry[V]{}
+		p, i = slots.At(s.space, id)
+		if p.Gone>>i&1 != 0 {
+			p.Gone &^= 1 << i // the value is a zero one
 			s.present++
 			t.n++
 			found = false
 		}
 	} else {
-		v, ok, err := t.fetch(s, k)
+		v, ok, err := fetch(t, s, k)
 		if err != nil {
 			return nil, false, err
 		}
-		if id, p, i, err = t.insert(s, k); err != nil {
+		if id, p, i, err = insert(t, s, k); err != nil {
 			return nil, false, err
 		}
-		t.set(p, i, v)
+		setValue(t, p, i, v)
 		s.present++
 		if found = ok; !ok {
 			t.n++
 		}
 	}
-	s.mark(id, p, i)
+	mark(s, id, p, i)
 	p.Hot |= 1 << i
-	t.note(s, id, p, k.Hash)
-	return &p.Vals[i].v, found, nil
+	noteLast(t, s, id, p, k.Hash)
+	return &p.Vals[i], found, nil
 }
 
 // Keep implements state.Keeper.
 func (t *table[K, V]) Keep(p *V) bool {
 	l := &t.last
 	i := l.id % slots.PageLen
-	if t.texts == nil || l.page == nil || p != &l.page.Vals[i].v {
+	if t.texts == nil || l.page == nil || p != &l.page.Vals[i] {
 		return false
 	}
-	t.texts.Keep(l.page, i)
+	slots.KeepTexts(t.texts, &l.page.Head, l.page.Vals, i)
 	return true
 }
 
 // weigh takes the encoded size of a value into the estimate of what a cached one holds.
-func (t *table[K, V]) weigh(size int) {
+func weigh[K comparable, V any](t *table[K, V], size int) {
 	t.mean += (float64(size) - t.mean) / 64
 	held := int64(t.mean)
 	if t.texts != nil {
@@ -348,17 +334,17 @@ func (t *table[K, V]) weigh(size int) {
 const weighEvery = 64
 
 // weighOne looks at the value after the last one that it looked at.
-func (t *table[K, V]) weighOne(s *nspace[K, V]) {
-	pages := s.space.Pages()
+func weighOne[K comparable, V any](t *table[K, V], s *nspace[K, V]) {
+	pages := s.space.Pages
 	t.probe++
 	if p := pages[t.probe%uint32(len(pages))]; p.Live != 0 {
-		t.vb = t.desc.Value.Append(t.vb[:0], p.Vals[bits.TrailingZeros64(p.Live)].v)
-		t.weigh(len(t.vb))
+		t.vb = t.desc.Value.Append(t.vb[:0], p.Vals[bits.TrailingZeros64(p.Live)])
+		weigh(t, len(t.vb))
 	}
 }
 
 // insert makes a cache entry for a key that is not cached, after making room.
-func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Page[K, entry[V]], uint32, error) {
+func insert[K comparable, V any](t *table[K, V], s *nspace[K, V], k state.Key[K]) (uint32, *slots.Page[K, V], uint32, error) {
 	t.last.page = nil
 	if t.desc.Verify != nil {
 		if err := t.desc.Verify(k); err != nil {
@@ -377,14 +363,14 @@ func (t *table[K, V]) insert(s *nspace[K, V], k state.Key[K]) (uint32, *slots.Pa
 	case t.copyKey:
 		key = t.desc.Key.Clone(key)
 	}
-	id, p, i := s.space.Insert(k.Hash, key)
+	id, p, i := slots.Insert(s.space, k.Hash, key)
 	if t.owner != nil {
 		s.chains.Add(t.owner(&p.Keys[i]), id) // not &key, which would move it to the heap for every new key
 	}
 	t.cached++
 	t.b.used += t.cost
 	if t.copyVal && t.cached%weighEvery == 0 {
-		t.weighOne(s)
+		weighOne(t, s)
 	}
 	return id, p, i, nil
 }
@@ -394,27 +380,27 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 	if t.copyVal && t.texts == nil {
 		v = t.desc.Value.Clone(v)
 	}
-	if p, i := t.known(&k, ns); p != nil {
+	if p, i := known(t, &k, ns); p != nil {
 		if p.Dirty>>i&1 == 0 {
-			t.last.space.mark(t.last.id, p, i)
+			mark(t.last.space, t.last.id, p, i)
 		}
-		t.set(p, i, v)
+		setValue(t, p, i, v)
 		p.Hot |= 1 << i
 		return nil
 	}
-	s := t.spaceOrNew(ns)
-	var p *slots.Page[K, entry[V]]
+	s := spaceOrNew(t, ns)
+	var p *slots.Page[K, V]
 	var i uint32
-	id, ok := s.space.Find(k.Hash, k.Key)
+	id, ok := slots.Find(s.space, k.Hash, k.Key)
 	if ok {
-		p, i = s.space.At(id)
-		if p.Vals[i].gone {
+		p, i = slots.At(s.space, id)
+		if p.Gone>>i&1 != 0 {
 			s.present++
 			t.n++
 		}
 	} else {
 		var err error
-		if id, p, i, err = t.insert(s, k); err != nil {
+		if id, p, i, err = insert(t, s, k); err != nil {
 			return err
 		}
 		s.present++
@@ -422,19 +408,19 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 			t.n++
 		}
 	}
-	t.set(p, i, v)
-	s.mark(id, p, i)
+	setValue(t, p, i, v)
+	mark(s, id, p, i)
 	p.Hot |= 1 << i
-	t.note(s, id, p, k.Hash)
+	noteLast(t, s, id, p, k.Hash)
 	return nil
 }
 
 // Take implements state.Taker. What is not cached is not read: it is worth nothing here.
 func (t *table[K, V]) Take(k state.Key[K], ns state.Namespace) (v V, own bool, err error) {
-	if s := t.space(ns); s != nil {
-		if id, ok := s.space.Find(k.Hash, k.Key); ok {
-			p, i := s.space.At(id)
-			v, own = p.Vals[i].v, !p.Vals[i].gone
+	if s := spaceOf(t, ns); s != nil {
+		if id, ok := slots.Find(s.space, k.Hash, k.Key); ok {
+			p, i := slots.At(s.space, id)
+			v, own = p.Vals[i], p.Gone>>i&1 == 0
 		}
 	}
 	return v, own, t.Delete(k, ns)
@@ -443,47 +429,49 @@ func (t *table[K, V]) Take(k state.Key[K], ns state.Namespace) (v V, own bool, e
 // Delete implements state.Table. It does not read Pebble.
 func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 	t.last.page = nil
-	s := t.space(ns)
+	s := spaceOf(t, ns)
 	if s == nil {
 		return nil
 	}
 	stored := s.stored.has(int(k.Group) - t.start)
-	id, ok := s.space.Find(k.Hash, k.Key)
+	id, ok := slots.Find(s.space, k.Hash, k.Key)
 	if !ok && !stored {
 		return nil
 	}
 	if !ok {
-		id, p, i, err := t.insert(s, k)
+		id, p, i, err := insert(t, s, k)
 		if err != nil {
 			return err
 		}
-		p.Vals[i].gone = true
-		s.mark(id, p, i)
+		p.Gone |= 1 << i
+		mark(s, id, p, i)
 		return nil
 	}
-	p, i := s.space.At(id)
-	if !p.Vals[i].gone {
+	p, i := slots.At(s.space, id)
+	if p.Gone>>i&1 == 0 {
 		s.present--
 		t.n = max(t.n-1, 0)
 	}
 	if stored {
-		p.Vals[i] = entry[V]{gone: true}
-		s.mark(id, p, i)
+		var zero V
+		p.Vals[i] = zero
+		p.Gone |= 1 << i
+		mark(s, id, p, i)
 		return nil
 	}
-	t.remove(s, id)
-	if s.space.Len() == 0 && s.stored.empty() {
+	remove(t, s, id)
+	if s.space.IDs.Len() == 0 && s.stored.empty() {
 		return t.DropNamespace(ns)
 	}
 	return nil
 }
 
 // remove takes an entry out of the cache.
-func (t *table[K, V]) remove(s *nspace[K, V], id uint32) {
+func remove[K comparable, V any](t *table[K, V], s *nspace[K, V], id uint32) {
 	if t.owner != nil {
 		s.chains.Remove(id)
 	}
-	s.space.Delete(id)
+	slots.Delete(s.space, id)
 	t.cached--
 	t.b.used -= t.cost
 }
@@ -495,7 +483,7 @@ func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, erro
 		has := s.present > 0
 		if !has {
 			var err error
-			if has, err = t.storedAny(s); err != nil {
+			if has, err = storedAny(t, s); err != nil {
 				return dst[:n], err
 			}
 		}
@@ -510,8 +498,8 @@ func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, erro
 var errFound = errors.New("found")
 
 // storedAny reports whether Pebble has an entry that the cache does not mark as gone.
-func (t *table[K, V]) storedAny(s *nspace[K, V]) (bool, error) {
-	err := t.scanStored(s, func(state.Key[K], []byte) error { return errFound })
+func storedAny[K comparable, V any](t *table[K, V], s *nspace[K, V]) (bool, error) {
+	err := scanStored(t, s, func(state.Key[K], []byte) error { return errFound })
 	if errors.Is(err, errFound) {
 		return true, nil
 	}
@@ -519,7 +507,7 @@ func (t *table[K, V]) storedAny(s *nspace[K, V]) (bool, error) {
 }
 
 // scanStored calls fn for every entry in Pebble whose key is not cached.
-func (t *table[K, V]) scanStored(s *nspace[K, V], fn func(k state.Key[K], stored []byte) error) (err error) {
+func scanStored[K comparable, V any](t *table[K, V], s *nspace[K, V], fn func(k state.Key[K], stored []byte) error) (err error) {
 	if s.stored.empty() {
 		return nil
 	}
@@ -544,7 +532,7 @@ func (t *table[K, V]) scanStored(s *nspace[K, V], fn func(k state.Key[K], stored
 				return err
 			}
 			h := state.HashEncoded(t.desc.Key, enc)
-			if _, cached := s.space.Find(h, key); cached {
+			if _, cached := slots.Find(s.space, h, key); cached {
 				continue
 			}
 			b, err := it.ValueAndErr()
@@ -561,24 +549,24 @@ func (t *table[K, V]) scanStored(s *nspace[K, V], fn func(k state.Key[K], stored
 
 // Scan implements state.Table.
 func (t *table[K, V]) Scan(ns state.Namespace, fn func(k state.Key[K], v *V) error) error {
-	s := t.space(ns)
+	s := spaceOf(t, ns)
 	if s == nil {
 		return nil
 	}
-	for _, p := range s.space.Pages() {
+	for _, p := range s.space.Pages {
 		for l := p.Live; l != 0; l &= l - 1 {
 			i := bits.TrailingZeros64(l)
-			if p.Vals[i].gone {
+			if p.Gone>>i&1 != 0 {
 				continue
 			}
 			h := p.Hash[i]
-			if err := fn(state.Key[K]{Key: p.Keys[i], Hash: h, Group: state.GroupOf(h, t.b.cfg.MaxParallelism)}, &p.Vals[i].v); err != nil {
+			if err := fn(state.Key[K]{Key: p.Keys[i], Hash: h, Group: state.GroupOf(h, t.b.cfg.MaxParallelism)}, &p.Vals[i]); err != nil {
 				return err
 			}
 		}
 	}
-	return t.scanStored(s, func(k state.Key[K], b []byte) error {
-		v, err := t.decode(b)
+	return scanStored(t, s, func(k state.Key[K], b []byte) error {
+		v, err := decodeValue(t, b)
 		if err != nil {
 			return err
 		}
@@ -600,10 +588,10 @@ func (t *table[K, V]) DropNamespace(ns state.Namespace) error {
 		return nil
 	}
 	t.last.page, t.lastSpace = nil, nil
-	t.cached -= s.space.Len()
-	t.b.used -= int64(s.space.Len()) * t.cost
+	t.cached -= s.space.IDs.Len()
+	t.b.used -= int64(s.space.IDs.Len()) * t.cost
 	t.n = max(t.n-s.present, 0)
-	s.space.Drop()
+	slots.Drop(s.space)
 	delete(t.spaces, ns)
 	return s.stored.each(func(i int) error {
 		p := appendNamespace(nil, t.id, i+t.start, ns)

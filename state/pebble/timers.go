@@ -29,7 +29,7 @@ func OpenTimers[K comparable](b *Backend, desc state.TimersDesc[K]) (state.Timer
 	}
 	t.id = m.ID
 	t.delta = slots.NewSpace(slots.NewPool[timerset.Key[K], change](slots.NewClock()))
-	if err := t.loadCanonical(&stored); err != nil {
+	if err := loadCanonicalTimers(t, &stored); err != nil {
 		return nil, fmt.Errorf("pebble: open %q: restore: %w", desc.Name, err)
 	}
 	if stored {
@@ -75,28 +75,28 @@ func (t *timers[K]) now() int64     { return 0 }
 func (t *timers[K]) current(_, _ []byte, _ int64) ([]byte, bool, error) {
 	return nil, true, nil
 }
-func (t *timers[K]) isNear(at int64) bool { return t.whole || at < t.horizon }
-func (t *timers[K]) note(k timerset.Key[K], c change) uint32 {
-	id, p, i := t.delta.Insert(k.Hash^uint32(k.At)*0x9e3779b1^uint32(k.NS)*0x85ebca6b, k)
+func isNear[K comparable](t *timers[K], at int64) bool { return t.whole || at < t.horizon }
+func noteChange[K comparable](t *timers[K], k timerset.Key[K], c change) uint32 {
+	id, p, i := slots.Insert(t.delta, k.Hash^uint32(k.At)*0x9e3779b1^uint32(k.NS)*0x85ebca6b, k)
 	p.Vals[i] = c
 	return id
 }
 
-func (t *timers[K]) noted(k timerset.Key[K]) (uint32, bool) {
-	return t.delta.Find(k.Hash^uint32(k.At)*0x9e3779b1^uint32(k.NS)*0x85ebca6b, k)
+func noted[K comparable](t *timers[K], k timerset.Key[K]) (uint32, bool) {
+	return slots.Find(t.delta, k.Hash^uint32(k.At)*0x9e3779b1^uint32(k.NS)*0x85ebca6b, k)
 }
 
 // Register implements state.Timers.
 func (t *timers[K]) Register(k state.Key[K], ns state.Namespace, at int64) error {
 	tk := timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash}
-	near := t.isNear(at)
-	if near && t.near.Has(tk) {
+	near := isNear(t, at)
+	if near && timerset.Has(t.near, tk) {
 		return nil
 	}
-	id, ok := t.noted(tk)
+	id, ok := noted(t, tk)
 	switch {
 	case ok:
-		p, i := t.delta.Writable(id)
+		p, i := slots.Writable(t.delta, id)
 		if p.Vals[i] != removed {
 			return nil // far, registered before
 		}
@@ -108,60 +108,60 @@ func (t *timers[K]) Register(k state.Key[K], ns state.Namespace, at int64) error
 		if near {
 			c = addNew
 		}
-		t.note(tk, c)
+		noteChange(t, tk, c)
 	}
 	if !near {
 		t.far++
-		return t.bound()
+		return bound(t)
 	}
-	t.near.Add(tk)
-	if t.near.Len() > t.limit {
-		return t.spill()
+	timerset.Add(t.near, tk)
+	if timerset.Len(t.near) > t.limit {
+		return spill(t)
 	}
-	return t.bound()
+	return bound(t)
 }
 
 // Delete implements state.Timers.
 func (t *timers[K]) Delete(k state.Key[K], ns state.Namespace, at int64) error {
 	tk := timerset.Key[K]{K: k.Key, NS: ns, At: at, Hash: k.Hash}
-	if t.isNear(at) {
-		if !t.near.Delete(tk) {
+	if isNear(t, at) {
+		if !timerset.Delete(t.near, tk) {
 			return nil
 		}
 	} else {
 		t.far = max(t.far-1, 0)
 	}
 	tk.K = t.desc.Key.Clone(tk.K)
-	t.gone(tk)
-	return t.bound()
+	gone(t, tk)
+	return bound(t)
 }
 
 // gone notes that a timer is no more; the set keeps k.K.
-func (t *timers[K]) gone(k timerset.Key[K]) {
-	id, ok := t.noted(k)
+func gone[K comparable](t *timers[K], k timerset.Key[K]) {
+	id, ok := noted(t, k)
 	if !ok {
-		t.note(k, removed)
+		noteChange(t, k, removed)
 		return
 	}
-	p, i := t.delta.Writable(id)
+	p, i := slots.Writable(t.delta, id)
 	if p.Vals[i] == addNew {
-		t.delta.Delete(id)
+		slots.Delete(t.delta, id)
 		return
 	}
 	p.Vals[i] = removed
 }
 
 // bound writes the changes when there are many of them.
-func (t *timers[K]) bound() error {
-	if t.delta.Len() < 2*t.limit || t.b.mayWait() && t.delta.Len() < 4*t.limit {
+func bound[K comparable](t *timers[K]) error {
+	if t.delta.IDs.Len() < 2*t.limit || t.b.mayWait() && t.delta.IDs.Len() < 4*t.limit {
 		return nil
 	}
-	return t.write()
+	return writeTimers(t)
 }
 
-// write stores the changes at once.
-func (t *timers[K]) write() error {
-	if t.delta.Len() == 0 {
+// writeTimers stores the changes at once.
+func writeTimers[K comparable](t *timers[K]) error {
+	if t.delta.IDs.Len() == 0 {
 		return nil
 	}
 	err := t.b.settle()
@@ -183,7 +183,7 @@ func (t *timers[K]) write() error {
 
 // flush implements set.
 func (t *timers[K]) flush(batch batch) error {
-	for _, p := range t.delta.Pages() {
+	for _, p := range t.delta.Pages {
 		for i := range p.Keys {
 			if p.Live>>i&1 == 0 {
 				continue
@@ -202,17 +202,17 @@ func (t *timers[K]) flush(batch batch) error {
 			}
 		}
 	}
-	t.delta.Drop()
+	slots.Drop(t.delta)
 	return nil
 }
 
 // spill moves the later half of the timers in memory to Pebble.
-func (t *timers[K]) spill() error {
-	if t.b.mayWait() && t.near.Len() < 2*t.limit {
+func spill[K comparable](t *timers[K]) error {
+	if t.b.mayWait() && timerset.Len(t.near) < 2*t.limit {
 		return nil
 	}
-	times := make([]int64, 0, t.near.Len())
-	t.near.Each(func(k *timerset.Key[K]) bool {
+	times := make([]int64, 0, timerset.Len(t.near))
+	timerset.Each(t.near, func(k *timerset.Key[K]) bool {
 		times = append(times, k.At)
 		return true
 	})
@@ -226,13 +226,13 @@ func (t *timers[K]) spill() error {
 		}
 		h = times[i]
 	}
-	if err := t.write(); err != nil {
+	if err := writeTimers(t); err != nil {
 		return err
 	}
 	keep := timerset.New[K](slots.NewClock())
-	t.near.Each(func(k *timerset.Key[K]) bool {
+	timerset.Each(t.near, func(k *timerset.Key[K]) bool {
 		if k.At < h {
-			keep.Add(*k)
+			timerset.Add(keep, *k)
 		} else {
 			t.far++
 		}
@@ -243,24 +243,24 @@ func (t *timers[K]) spill() error {
 }
 
 // refill loads the next timers from Pebble when there are none in memory. Afterwards near is not empty or whole is set.
-func (t *timers[K]) refill() error {
-	if t.whole || t.near.Len() > 0 {
+func refill[K comparable](t *timers[K]) error {
+	if t.whole || timerset.Len(t.near) > 0 {
 		return nil
 	}
-	if err := t.write(); err != nil {
+	if err := writeTimers(t); err != nil {
 		return err
 	}
 	if err := t.b.settle(); err != nil {
 		return err
 	}
-	if err := t.load(); err != nil {
+	if err := loadTimers(t); err != nil {
 		return fmt.Errorf("pebble: timers %q: load: %w", t.desc.Name, err)
 	}
 	return nil
 }
 
-// load reads the earliest timers of every key group: at most perGroup of them decide up to which time all are loaded.
-func (t *timers[K]) load() (err error) {
+// loadTimers reads the earliest timers of every key group: at most perGroup of them decide up to which time all are loaded.
+func loadTimers[K comparable](t *timers[K]) (err error) {
 	it, err := t.b.db.iter(nil, nil)
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func (t *timers[K]) load() (err error) {
 	last, cut := int64(math.MaxInt64), false
 	for g := r.Start; g < r.End; g++ {
 		n := 0
-		for ok := t.seek(it, g); ok && n < perGroup; ok = it.Next() {
+		for ok := seekTimer(t, it, g); ok && n < perGroup; ok = it.Next() {
 			if n++; n == perGroup {
 				if at := ordered(it.Key()[groupPrefix:]); !cut || at < last {
 					last, cut = at, true
@@ -284,7 +284,7 @@ func (t *timers[K]) load() (err error) {
 	}
 	loaded := 0
 	for g := r.Start; g < r.End; g++ {
-		for ok := t.seek(it, g); ok; ok = it.Next() {
+		for ok := seekTimer(t, it, g); ok; ok = it.Next() {
 			k := it.Key()
 			if len(k) < timerPrefix {
 				return fmt.Errorf("key of %d bytes: %w", len(k), canonical.ErrCorrupt)
@@ -297,7 +297,7 @@ func (t *timers[K]) load() (err error) {
 			if err != nil {
 				return err
 			}
-			t.near.Add(timerset.Key[K]{K: t.desc.Key.Clone(key), NS: ordered(k[tablePrefix:]), At: at, Hash: state.Hash32(k[timerPrefix:])})
+			timerset.Add(t.near, timerset.Key[K]{K: t.desc.Key.Clone(key), NS: ordered(k[tablePrefix:]), At: at, Hash: state.Hash32(k[timerPrefix:])})
 			loaded++
 		}
 		if err := it.Error(); err != nil {
@@ -313,8 +313,8 @@ func (t *timers[K]) load() (err error) {
 	return nil
 }
 
-// seek goes to the first timer of a key group that is not in memory.
-func (t *timers[K]) seek(it iterator, g int) bool {
+// seekTimer goes to the first timer of a key group that is not in memory.
+func seekTimer[K comparable](t *timers[K], it iterator, g int) bool {
 	prefix := appendGroup(nil, t.id, g)
 	it.SetBounds(appendOrdered(prefix, t.horizon), after(prefix))
 	return it.First()
@@ -322,37 +322,37 @@ func (t *timers[K]) seek(it iterator, g int) bool {
 
 // Next implements state.Timers. When timers cannot be read it returns a time that is due, and PopUntil the error.
 func (t *timers[K]) Next() (int64, bool) {
-	if t.err = t.refill(); t.err != nil {
+	if t.err = refill(t); t.err != nil {
 		return math.MinInt64, true
 	}
-	return t.near.Next()
+	return timerset.Next(t.near)
 }
 
 // PopUntil implements state.Timers.
 func (t *timers[K]) PopUntil(until int64, fn func(k state.Key[K], ns state.Namespace, at int64) error) error {
 	for {
-		if err := t.refill(); err != nil {
+		if err := refill(t); err != nil {
 			return err
 		}
-		k, ok := t.near.Pop(until)
+		k, ok := timerset.Pop(t.near, until)
 		if !ok {
 			return nil
 		}
-		t.gone(k)
+		gone(t, k)
 		if err := fn(state.Key[K]{Key: k.K, Hash: k.Hash, Group: state.GroupOf(k.Hash, t.b.cfg.MaxParallelism)}, k.NS, k.At); err != nil {
 			return err
 		}
-		if err := t.bound(); err != nil {
+		if err := bound(t); err != nil {
 			return err
 		}
 	}
 }
 
 // Len implements state.Timers; timers on disk are estimated.
-func (t *timers[K]) Len() int { return t.near.Len() + t.far }
+func (t *timers[K]) Len() int { return timerset.Len(t.near) + t.far }
 
-// loadCanonical writes restored timers to Pebble.
-func (t *timers[K]) loadCanonical(stored *bool) error {
+// loadCanonicalTimers writes restored timers to Pebble.
+func loadCanonicalTimers[K comparable](t *timers[K], stored *bool) error {
 	if _, ok := t.b.restored[t.desc.Name]; !ok {
 		return nil
 	}

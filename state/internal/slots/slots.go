@@ -7,6 +7,9 @@
 // Copy on write: a Clock counts epochs. Freeze ends an epoch; the pages that exist then belong to the frozen view. Later, the first
 // write to such a page copies it, as long as the view is in use; when no view holds it, the page is taken over as it stands.
 //
+// What knows the types of keys and values is compiled in each program, for each of its states: it is in functions, of which only those that
+// are called are compiled, while a generic type brings all its methods. Heads and IDs are the part that does not know them.
+//
 // Invariants:
 //
 //  1. A page whose Epoch is at most Clock.frozen is never written.
@@ -16,9 +19,9 @@
 package slots
 
 import (
-	"math/bits"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // PageLen is the number of entries of a full page.
@@ -65,24 +68,35 @@ func (c *Clock) Release(e uint64) {
 	c.frozen.Store(top)
 }
 
-// Page holds up to PageLen entries. Bit i of Live says that slot i is in use.
-type Page[K comparable, V any] struct {
+// Head is what a page holds beside its keys and values. Bit i of Live says that slot i is in use.
+type Head struct {
 	Epoch uint64
 	Live  uint64
 	Owned uint64 // slots whose values share nothing with a frozen page
 	Hot   uint64 // slots used since the bit was cleared; for caches
 	Dirty uint64 // slots changed since they were stored; for caches, set by them
-	Text  []byte // strings of the values, where the table has Texts
+	Gone  uint64 // slots whose entries were deleted, and are so only here yet; for caches, set by them
+	Text  []byte // strings of the values, where they are packed (KeepTexts)
 	Hash  []uint32
-	Keys  []K
-	Vals  []V
+}
+
+// Page holds up to PageLen entries.
+type Page[K comparable, V any] struct {
+	Head // first: see Heads
+	Keys []K
+	Vals []V
+}
+
+// Heads are the heads of pages.
+func Heads[K comparable, V any](pages []*Page[K, V]) []*Head {
+	return *(*[]*Head)(unsafe.Pointer(&pages)) //nolint:gosec // a page begins with its head
 }
 
 // Pool keeps unused pages and index arrays of the spaces of one table.
 type Pool[K comparable, V any] struct {
 	Clock   *Clock
 	pages   []*Page[K, V]
-	indexes [32][]uint64
+	indexes indexes
 }
 
 // NewPool returns an empty pool.
@@ -90,11 +104,11 @@ func NewPool[K comparable, V any](c *Clock) *Pool[K, V] { return &Pool[K, V]{Clo
 
 const maxPooledPages = 4096
 
-func (p *Pool[K, V]) page(size int) *Page[K, V] {
+func newPage[K comparable, V any](p *Pool[K, V], size int) *Page[K, V] {
 	if n := len(p.pages); size == PageLen && n > 0 {
 		pg := p.pages[n-1]
 		p.pages = p.pages[:n-1]
-		pg.Epoch, pg.Live, pg.Owned, pg.Hot, pg.Dirty, pg.Text = p.Clock.Epoch, 0, 0, 0, 0, nil
+		pg.Head = Head{Epoch: p.Clock.Epoch, Hash: pg.Hash}
 		return pg
 	}
 	if size == PageLen {
@@ -102,7 +116,7 @@ func (p *Pool[K, V]) page(size int) *Page[K, V] {
 		f.Epoch, f.Hash, f.Keys, f.Vals = p.Clock.Epoch, f.hash[:], f.keys[:], f.vals[:]
 		return &f.Page
 	}
-	return &Page[K, V]{Epoch: p.Clock.Epoch, Hash: make([]uint32, size), Keys: make([]K, size), Vals: make([]V, size)}
+	return &Page[K, V]{Head: Head{Epoch: p.Clock.Epoch, Hash: make([]uint32, size)}, Keys: make([]K, size), Vals: make([]V, size)}
 }
 
 // fullPage is a page of PageLen entries, in one allocation.
@@ -113,49 +127,23 @@ type fullPage[K comparable, V any] struct {
 	vals [PageLen]V
 }
 
-func (p *Pool[K, V]) index(size int) []uint64 {
-	b := bits.Len(uint(size))
-	if x := p.indexes[b]; len(x) == size {
-		p.indexes[b] = nil
-		clear(x)
-		return x
-	}
-	return make([]uint64, size)
-}
-
-func (p *Pool[K, V]) keepIndex(x []uint64) {
-	if len(x) > 0 {
-		p.indexes[bits.Len(uint(len(x)))] = x
-	}
-}
-
 // Space is the set of entries of one namespace.
 type Space[K comparable, V any] struct {
+	IDs   IDs
+	Pages []*Page[K, V] // to be read only; it changes with the space: a view keeps a copy
 	pool  *Pool[K, V]
-	pages []*Page[K, V]
-	index []uint64 // hash<<32 | id+1, 0 is empty
-	mask  uint32
-	live  int
-	next  uint32 // ids from here on were never used
-	free  []uint32
 }
 
 // NewSpace returns an empty space.
 func NewSpace[K comparable, V any](p *Pool[K, V]) *Space[K, V] { return &Space[K, V]{pool: p} }
 
-// Len is the number of entries.
-func (s *Space[K, V]) Len() int { return s.live }
-
-// Pages returns the pages, to be read only. The slice changes with the space; a view keeps a copy.
-func (s *Space[K, V]) Pages() []*Page[K, V] { return s.pages }
-
 // Find returns the id of key.
-func (s *Space[K, V]) Find(hash uint32, key K) (uint32, bool) {
-	if s.index == nil {
-		if len(s.pages) == 0 {
+func Find[K comparable, V any](s *Space[K, V], hash uint32, key K) (uint32, bool) {
+	if s.IDs.index == nil {
+		if len(s.Pages) == 0 {
 			return 0, false
 		}
-		p := s.pages[0]
+		p := s.Pages[0]
 		for i, h := range p.Hash {
 			if h == hash && p.Live>>i&1 != 0 && p.Keys[i] == key {
 				return uint32(i), true
@@ -163,14 +151,14 @@ func (s *Space[K, V]) Find(hash uint32, key K) (uint32, bool) {
 		}
 		return 0, false
 	}
-	for i := hash & s.mask; ; i = (i + 1) & s.mask {
-		x := s.index[i]
+	for i := hash & s.IDs.mask; ; i = (i + 1) & s.IDs.mask {
+		x := s.IDs.index[i]
 		if x == 0 {
 			return 0, false
 		}
 		if uint32(x>>32) == hash {
 			id := uint32(x) - 1
-			if s.pages[id>>pageShift].Keys[id&pageMask] == key {
+			if s.Pages[id>>pageShift].Keys[id&pageMask] == key {
 				return id, true
 			}
 		}
@@ -178,22 +166,22 @@ func (s *Space[K, V]) Find(hash uint32, key K) (uint32, bool) {
 }
 
 // At returns the page and slot of an entry, for reading.
-func (s *Space[K, V]) At(id uint32) (*Page[K, V], uint32) {
-	return s.pages[id>>pageShift], id & pageMask
+func At[K comparable, V any](s *Space[K, V], id uint32) (*Page[K, V], uint32) {
+	return s.Pages[id>>pageShift], id & pageMask
 }
 
 // Writable is At for writing.
-func (s *Space[K, V]) Writable(id uint32) (*Page[K, V], uint32) {
-	p := s.pages[id>>pageShift]
+func Writable[K comparable, V any](s *Space[K, V], id uint32) (*Page[K, V], uint32) {
+	p := s.Pages[id>>pageShift]
 	if p.Epoch != s.pool.Clock.Epoch {
-		p = s.thaw(id >> pageShift)
+		p = thaw(s, id>>pageShift)
 	}
 	return p, id & pageMask
 }
 
 // thaw makes page i writable in the current epoch.
-func (s *Space[K, V]) thaw(i uint32) *Page[K, V] {
-	p, c := s.pages[i], s.pool.Clock
+func thaw[K comparable, V any](s *Space[K, V], i uint32) *Page[K, V] {
+	p, c := s.Pages[i], s.pool.Clock
 	frozen := c.frozen.Load()
 	if p.Epoch > frozen {
 		p.Epoch = c.Epoch
@@ -202,162 +190,79 @@ func (s *Space[K, V]) thaw(i uint32) *Page[K, V] {
 		}
 		return p
 	}
-	n := s.pool.page(len(p.Hash))
-	n.Live, n.Hot, n.Dirty, n.Text = p.Live, p.Hot, p.Dirty, p.Text
+	return replace(s, i, len(p.Hash))
+}
+
+// replace puts a copy in the place of page i, of which no slot is owned.
+func replace[K comparable, V any](s *Space[K, V], i uint32, size int) *Page[K, V] {
+	p, n := s.Pages[i], newPage(s.pool, size)
+	n.Live, n.Hot, n.Dirty, n.Gone, n.Text = p.Live, p.Hot, p.Dirty, p.Gone, p.Text
 	copy(n.Hash, p.Hash)
 	copy(n.Keys, p.Keys)
 	copy(n.Vals, p.Vals)
-	s.pages[i] = n
+	s.Pages[i] = n
 	return n
 }
 
 // Insert adds key, which must be absent, with a zero value, and returns its id and place. The space keeps key.
-func (s *Space[K, V]) Insert(hash uint32, key K) (uint32, *Page[K, V], uint32) {
-	var id uint32
-	if n := len(s.free); n > 0 {
-		id = s.free[n-1]
-		s.free = s.free[:n-1]
-	} else {
-		id = s.next
-		s.next++
-	}
-	s.room(id)
-	p, i := s.Writable(id)
+func Insert[K comparable, V any](s *Space[K, V], hash uint32, key K) (uint32, *Page[K, V], uint32) {
+	id := s.IDs.take()
+	room(s, id)
+	p, i := Writable(s, id)
 	var zero V
-	p.Hash[i], p.Keys[i], p.Vals[i] = hash, key, zero
-	p.Live |= 1 << i
-	p.Owned |= 1 << i
-	p.Hot |= 1 << i
-	s.live++
+	p.Keys[i], p.Vals[i] = key, zero
+	s.IDs.added(&p.Head, i, hash, id)
 	switch {
-	case s.index == nil && s.next > unindexed:
-		s.buildIndex()
-	case s.index != nil:
-		if s.live*4 > len(s.index)*3 {
-			s.growIndex()
-		}
-		s.link(hash, id)
+	case s.IDs.index == nil && s.IDs.next > unindexed:
+		s.IDs.build(Heads(s.Pages), &s.pool.indexes)
+	case s.IDs.index != nil:
+		s.IDs.enter(hash, id, &s.pool.indexes)
 	}
 	return id, p, i
 }
 
 // room makes sure that the page of id exists and holds its slot.
-func (s *Space[K, V]) room(id uint32) {
+func room[K comparable, V any](s *Space[K, V], id uint32) {
 	pi, slot := id>>pageShift, int(id&pageMask)
-	if int(pi) == len(s.pages) {
+	if int(pi) == len(s.Pages) {
 		size := PageLen
 		if pi == 0 {
 			size = firstPage
 		}
-		s.pages = append(s.pages, s.pool.page(size))
+		s.Pages = append(s.Pages, newPage(s.pool, size))
 		return
 	}
-	if p := s.pages[pi]; slot >= len(p.Hash) {
-		size := min(len(p.Hash)*4, PageLen)
-		n := s.pool.page(size)
-		frozen := p.Epoch <= s.pool.Clock.frozen.Load()
-		n.Live, n.Hot, n.Dirty, n.Text = p.Live, p.Hot, p.Dirty, p.Text
-		if !frozen {
+	if p := s.Pages[pi]; slot >= len(p.Hash) {
+		n := replace(s, pi, min(len(p.Hash)*4, PageLen))
+		if p.Epoch > s.pool.Clock.frozen.Load() {
 			n.Owned = p.Owned
 		}
-		copy(n.Hash, p.Hash)
-		copy(n.Keys, p.Keys)
-		copy(n.Vals, p.Vals)
-		s.pages[pi] = n
 	}
-}
-
-func (s *Space[K, V]) link(hash, id uint32) {
-	i := hash & s.mask
-	for s.index[i] != 0 {
-		i = (i + 1) & s.mask
-	}
-	s.index[i] = uint64(hash)<<32 | uint64(id+1)
-}
-
-// buildIndex makes the first index, of all entries.
-func (s *Space[K, V]) buildIndex() {
-	s.index = s.pool.index(4 * unindexed)
-	s.mask = uint32(len(s.index) - 1)
-	for pi, p := range s.pages {
-		for l := p.Live; l != 0; l &= l - 1 {
-			i := bits.TrailingZeros64(l)
-			s.link(p.Hash[i], uint32(pi<<pageShift+i))
-		}
-	}
-}
-
-// growIndex doubles the index.
-func (s *Space[K, V]) growIndex() {
-	old := s.index
-	s.index = s.pool.index(2 * len(old))
-	s.mask = uint32(len(s.index) - 1)
-	for _, x := range old {
-		if x != 0 {
-			s.link(uint32(x>>32), uint32(x)-1)
-		}
-	}
-	s.pool.keepIndex(old)
 }
 
 // Delete removes an entry; its id may be used again.
-func (s *Space[K, V]) Delete(id uint32) {
-	s.Unlink(id)
-	s.free = append(s.free, id)
+func Delete[K comparable, V any](s *Space[K, V], id uint32) {
+	Unlink(s, id)
+	s.IDs.Free(id)
 }
 
-// Unlink removes an entry and keeps its id reserved until Free.
-func (s *Space[K, V]) Unlink(id uint32) {
-	p, i := s.Writable(id)
-	if s.index != nil {
-		s.unlinkIndex(p.Hash[i], id)
-	}
+// Unlink removes an entry and keeps its id reserved until IDs.Free.
+func Unlink[K comparable, V any](s *Space[K, V], id uint32) {
+	p, i := Writable(s, id)
 	var k K
 	var v V
 	p.Keys[i], p.Vals[i] = k, v
-	p.Live &^= 1 << i
-	p.Hot &^= 1 << i
-	p.Dirty &^= 1 << i
-	s.live--
-}
-
-// Free gives up an id after Unlink.
-func (s *Space[K, V]) Free(id uint32) { s.free = append(s.free, id) }
-
-// IsLive reports whether id names an entry.
-func (s *Space[K, V]) IsLive(id uint32) bool {
-	return s.pages[id>>pageShift].Live>>(id&pageMask)&1 != 0
-}
-
-// unlinkIndex removes id and moves later entries of its run forward, so that no marks of deleted entries remain.
-func (s *Space[K, V]) unlinkIndex(hash, id uint32) {
-	i := hash & s.mask
-	for uint32(s.index[i]) != id+1 {
-		i = (i + 1) & s.mask
-	}
-	for j := i; ; {
-		j = (j + 1) & s.mask
-		x := s.index[j]
-		if x == 0 {
-			break
-		}
-		home := uint32(x>>32) & s.mask
-		if (j-home)&s.mask >= (j-i)&s.mask {
-			s.index[i] = x
-			i = j
-		}
-	}
-	s.index[i] = 0
+	s.IDs.removed(&p.Head, i, id)
 }
 
 // Drop empties the space and hands its memory to the pool, except for pages that a view holds.
-func (s *Space[K, V]) Drop() {
+func Drop[K comparable, V any](s *Space[K, V]) {
 	frozen := s.pool.Clock.frozen.Load()
-	for _, p := range s.pages {
+	for _, p := range s.Pages {
 		if len(p.Hash) == PageLen && p.Epoch > frozen && len(s.pool.pages) < maxPooledPages {
 			s.pool.pages = append(s.pool.pages, p)
 		}
 	}
-	s.pool.keepIndex(s.index)
+	s.pool.indexes.keep(s.IDs.index)
 	*s = Space[K, V]{pool: s.pool}
 }

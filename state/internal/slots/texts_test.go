@@ -26,7 +26,7 @@ func TestTextsKeepWhatWasHandedOut(t *testing.T) {
 			epoch uint64
 		}
 		clock := NewClock()
-		s, texts := NewSpace(NewPool[int64, note](clock)), NewTexts[int64](serde.Must[note]())
+		s, texts := NewSpace(NewPool[int64, note](clock)), packing(serde.Must[note]())
 		want := map[int64]note{}
 		var read [][2]string // as handed out, and a copy
 		var views []view
@@ -48,16 +48,16 @@ func TestTextsKeepWhatWasHandedOut(t *testing.T) {
 				w := note{rapid.Int64().Draw(t, "n"), text(fmt.Sprint("a", k)), text(fmt.Sprint("b", k))}
 				buf = append(append(buf[:0], w.A...), w.B...)
 				v := note{w.N, unsafeString(buf[:len(w.A)]), unsafeString(buf[len(w.A):])}
-				id, ok := s.Find(uint32(k), k)
+				id, ok := Find(s, uint32(k), k)
 				var p *Page[int64, note]
 				var i uint32
 				if ok {
-					p, i = s.Writable(id)
+					p, i = Writable(s, id)
 				} else {
-					_, p, i = s.Insert(uint32(k), k)
+					_, p, i = Insert(s, uint32(k), k)
 				}
 				p.Vals[i] = v
-				texts.Keep(p, i)
+				KeepTexts(texts, &p.Head, p.Vals, i)
 				want[k] = w
 				read = append(read, [2]string{p.Vals[i].A, strings.Clone(p.Vals[i].A)}, [2]string{p.Vals[i].B, strings.Clone(p.Vals[i].B)})
 				for i := range buf { // the buffer is used for something else
@@ -66,13 +66,13 @@ func TestTextsKeepWhatWasHandedOut(t *testing.T) {
 			},
 			"delete": func(t *rapid.T) {
 				k := rapid.Int64Range(0, 150).Draw(t, "k")
-				if id, ok := s.Find(uint32(k), k); ok {
-					s.Delete(id)
+				if id, ok := Find(s, uint32(k), k); ok {
+					Delete(s, id)
 					delete(want, k)
 				}
 			},
 			"freeze": func(t *rapid.T) {
-				views = append(views, view{append([]*Page[int64, note](nil), s.Pages()...), deep(want), clock.Freeze()})
+				views = append(views, view{append([]*Page[int64, note](nil), s.Pages...), deep(want), clock.Freeze()})
 			},
 			"release": func(t *rapid.T) {
 				if len(views) > 0 {
@@ -98,7 +98,7 @@ func TestTextsKeepWhatWasHandedOut(t *testing.T) {
 						t.Fatalf("%d entries, want %d", n, len(want))
 					}
 				}
-				check(s.Pages(), want)
+				check(s.Pages, want)
 				for _, v := range views {
 					check(v.pages, v.want)
 				}
@@ -115,16 +115,16 @@ func TestTextsKeepWhatWasHandedOut(t *testing.T) {
 // TestTextsAllocateByThePage: neither new entries nor changed ones cost an allocation each, and what is garbage stays within bounds.
 func TestTextsAllocateByThePage(t *testing.T) {
 	const entries, rounds = 6400, 20
-	s, texts := NewSpace(NewPool[int64, note](NewClock())), NewTexts[int64](serde.Must[note]())
+	s, texts := NewSpace(NewPool[int64, note](NewClock())), packing(serde.Must[note]())
 	v := note{1, strings.Repeat("x", 80), strings.Repeat("y", 20)}
 	put := func(k int64) {
-		id, ok := s.Find(uint32(k), k)
+		id, ok := Find(s, uint32(k), k)
 		if !ok {
-			id, _, _ = s.Insert(uint32(k), k)
+			id, _, _ = Insert(s, uint32(k), k)
 		}
-		p, i := s.Writable(id)
+		p, i := Writable(s, id)
 		p.Vals[i] = v
-		texts.Keep(p, i)
+		KeepTexts(texts, &p.Head, p.Vals, i)
 	}
 	fill := func() {
 		for k := range int64(entries) {
@@ -138,12 +138,17 @@ func TestTextsAllocateByThePage(t *testing.T) {
 		fill()
 	}
 	held := 0
-	for _, p := range s.Pages() {
+	for _, p := range s.Pages {
 		held += cap(p.Text)
 	}
 	if live := entries * 100; held > 2*live+live/4 { // sizes are rounded up
 		t.Errorf("blocks of %d bytes hold strings of %d", held, live)
 	}
+}
+
+func packing(c serde.Codec[note]) serde.Packer[note] {
+	p, _ := serde.Packing(c)
+	return p
 }
 
 // unsafeString is a view of b, as a decoder makes it.
@@ -154,19 +159,19 @@ func BenchmarkTexts(b *testing.B) {
 	const entries = 10_000
 	v := note{1, strings.Repeat("x", 80), strings.Repeat("y", 20)}
 	codec := serde.Must[note]()
-	for name, texts := range map[string]*Texts[int64, note]{"blocks": NewTexts[int64](codec), "copies": nil} {
+	for name, texts := range map[string]serde.Packer[note]{"blocks": packing(codec), "copies": nil} {
 		b.Run(name, func(b *testing.B) {
 			s := NewSpace(NewPool[int64, note](NewClock()))
 			for k := range int64(entries) {
-				s.Insert(uint32(k), k)
+				Insert(s, uint32(k), k)
 			}
 			b.ReportAllocs()
 			k := uint32(0)
 			for b.Loop() {
-				p, i := s.Writable(k)
+				p, i := Writable(s, k)
 				if texts != nil {
 					p.Vals[i] = v
-					texts.Keep(p, i)
+					KeepTexts(texts, &p.Head, p.Vals, i)
 				} else {
 					p.Vals[i] = codec.Clone(v)
 				}

@@ -19,166 +19,78 @@ type Key[K comparable] struct {
 }
 
 // hash mixes namespace and time into the key's hash.
-func (k *Key[K]) hash() uint32 {
-	x := uint64(k.Hash) ^ uint64(k.NS)*0x9e3779b97f4a7c15 ^ uint64(k.At)*0xc2b2ae3d27d4eb4f
+func hash(key uint32, ns state.Namespace, at int64) uint32 {
+	x := uint64(key) ^ uint64(ns)*0x9e3779b97f4a7c15 ^ uint64(at)*0xc2b2ae3d27d4eb4f
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93
 	return uint32(x >> 32)
 }
 
-type item struct {
-	at int64
-	id uint32
-}
-
-// Set is a set of timers. It belongs to one goroutine.
+// Set is a set of timers. It belongs to one goroutine. It has no methods, like what is below it: see package slots.
 type Set[K comparable] struct {
-	pool  *slots.Pool[Key[K], struct{}]
 	space *slots.Space[Key[K], struct{}]
-	heap  []item
-	dead  int
+	heap  heap
 }
 
 // New returns an empty set whose pages follow clock.
 func New[K comparable](clock *slots.Clock) *Set[K] {
-	p := slots.NewPool[Key[K], struct{}](clock)
-	return &Set[K]{pool: p, space: slots.NewSpace(p)}
+	return &Set[K]{space: slots.NewSpace(slots.NewPool[Key[K], struct{}](clock))}
 }
 
 // Len is the number of timers.
-func (s *Set[K]) Len() int { return s.space.Len() }
+func Len[K comparable](s *Set[K]) int { return s.space.IDs.Len() }
 
 // Pages returns the pages of the timers, for views.
-func (s *Set[K]) Pages() []*slots.Page[Key[K], struct{}] { return s.space.Pages() }
+func Pages[K comparable](s *Set[K]) []*slots.Page[Key[K], struct{}] { return s.space.Pages }
 
 // Has reports whether the timer is in the set.
-func (s *Set[K]) Has(k Key[K]) bool {
-	_, ok := s.space.Find(k.hash(), k)
+func Has[K comparable](s *Set[K], k Key[K]) bool {
+	_, ok := slots.Find(s.space, hash(k.Hash, k.NS, k.At), k)
 	return ok
 }
 
 // Add adds a timer that Has denies; the set keeps k.K.
-func (s *Set[K]) Add(k Key[K]) {
-	id, _, _ := s.space.Insert(k.hash(), k)
-	s.heap = append(s.heap, item{k.At, id})
-	s.up(len(s.heap) - 1)
+func Add[K comparable](s *Set[K], k Key[K]) {
+	id, _, _ := slots.Insert(s.space, hash(k.Hash, k.NS, k.At), k)
+	s.heap.push(k.At, id)
 }
 
 // Delete removes a timer and reports whether it was there.
-func (s *Set[K]) Delete(k Key[K]) bool {
-	id, ok := s.space.Find(k.hash(), k)
-	if !ok {
-		return false
+func Delete[K comparable](s *Set[K], k Key[K]) bool {
+	id, ok := slots.Find(s.space, hash(k.Hash, k.NS, k.At), k)
+	if ok {
+		slots.Unlink(s.space, id)
+		s.heap.died(slots.Heads(s.space.Pages), &s.space.IDs)
 	}
-	s.space.Unlink(id)
-	s.dead++
-	if s.dead > 1024 && s.dead > s.space.Len() {
-		s.rebuild()
-	}
-	return true
+	return ok
 }
 
 // Next is the earliest time.
-func (s *Set[K]) Next() (int64, bool) {
-	s.trim()
-	if len(s.heap) == 0 {
-		return 0, false
-	}
-	return s.heap[0].at, true
+func Next[K comparable](s *Set[K]) (int64, bool) {
+	it, ok := s.heap.next(slots.Heads(s.space.Pages), &s.space.IDs)
+	return it.at, ok
 }
 
 // Pop removes the earliest timer if it is due at until.
-func (s *Set[K]) Pop(until int64) (Key[K], bool) {
-	s.trim()
-	if len(s.heap) == 0 || s.heap[0].at > until {
-		return Key[K]{}, false
+func Pop[K comparable](s *Set[K], until int64) (k Key[K], ok bool) {
+	it, ok := s.heap.next(slots.Heads(s.space.Pages), &s.space.IDs)
+	if !ok || it.at > until {
+		return k, false
 	}
-	id := s.heap[0].id
-	s.drop()
-	p, i := s.space.At(id)
-	k := p.Keys[i]
-	s.space.Delete(id)
+	s.heap.drop()
+	p, i := slots.At(s.space, it.id)
+	k = p.Keys[i]
+	slots.Delete(s.space, it.id)
 	return k, true
 }
 
 // Each calls fn for every timer, in no order, until fn returns false.
-func (s *Set[K]) Each(fn func(k *Key[K]) bool) {
-	for _, p := range s.space.Pages() {
+func Each[K comparable](s *Set[K], fn func(k *Key[K]) bool) {
+	for _, p := range s.space.Pages {
 		for i := range p.Keys {
 			if p.Live>>i&1 != 0 && !fn(&p.Keys[i]) {
 				return
 			}
 		}
 	}
-}
-
-// trim removes dead items from the top.
-func (s *Set[K]) trim() {
-	for s.dead > 0 && len(s.heap) > 0 && !s.space.IsLive(s.heap[0].id) {
-		s.space.Free(s.heap[0].id)
-		s.drop()
-		s.dead--
-	}
-}
-
-// drop removes the top.
-func (s *Set[K]) drop() {
-	n := len(s.heap) - 1
-	s.heap[0] = s.heap[n]
-	s.heap = s.heap[:n]
-	if n > 0 {
-		s.down(0)
-	}
-}
-
-func (s *Set[K]) rebuild() {
-	live := s.heap[:0]
-	for _, it := range s.heap {
-		if s.space.IsLive(it.id) {
-			live = append(live, it)
-		} else {
-			s.space.Free(it.id)
-		}
-	}
-	s.heap, s.dead = live, 0
-	for i := (len(live) - 2) / 4; i >= 0 && len(live) > 1; i-- {
-		s.down(i)
-	}
-}
-
-func (s *Set[K]) up(i int) {
-	h := s.heap
-	it := h[i]
-	for i > 0 {
-		p := (i - 1) / 4
-		if h[p].at <= it.at {
-			break
-		}
-		h[i] = h[p]
-		i = p
-	}
-	h[i] = it
-}
-
-func (s *Set[K]) down(i int) {
-	h := s.heap
-	it := h[i]
-	for {
-		c := 4*i + 1
-		if c >= len(h) {
-			break
-		}
-		m := c
-		for k := c + 1; k < min(c+4, len(h)); k++ {
-			if h[k].at < h[m].at {
-				m = k
-			}
-		}
-		if h[m].at >= it.at {
-			break
-		}
-		h[i] = h[m]
-		i = m
-	}
-	h[i] = it
 }

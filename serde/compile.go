@@ -211,7 +211,7 @@ func (pr *program) finish(t reflect.Type) {
 		case opArray:
 			pr.min += int(o.n) * o.min
 		case opSkip:
-			pr.min += o.skip.min()
+			pr.min += o.skip.least()
 		default:
 			pr.min++ // custom codecs too: Register asks for at least one byte
 		}

@@ -171,7 +171,7 @@ func (c *compiler) emitMigration(pr *program, t reflect.Type, off uintptr, path 
 			c.emit(pr, f.Type, off+f.Offset, p, &of.Type)
 			continue
 		}
-		pr.ops = append(pr.ops, op{kind: opSkip, skip: newSkipper(&of.Type), off: off, path: p})
+		pr.ops = append(pr.ops, op{kind: opSkip, skip: &of.Type, off: off, path: p})
 	}
 	return *old
 }
@@ -205,103 +205,4 @@ func (s *Schema) unskippable() string {
 		return w
 	}
 	return s.Key.unskippable()
-}
-
-// skipper passes over an encoded value by its schema alone.
-type skipper struct {
-	kind  string
-	fixed int // scalars: bytes; array: elements
-	parts []*skipper
-}
-
-var fixedSize = map[string]int{"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4,
-	"int64": 8, "uint64": 8, "float64": 8, "time": 12}
-
-func newSkipper(s *Schema) *skipper {
-	if s == nil {
-		return &skipper{kind: "unknown"}
-	}
-	k := &skipper{kind: s.Kind, fixed: fixedSize[s.Kind]}
-	switch s.Kind {
-	case "array":
-		k.fixed = s.Len
-		k.parts = []*skipper{newSkipper(s.Elem)}
-	case "slice", "pointer":
-		k.parts = []*skipper{newSkipper(s.Elem)}
-	case "map":
-		k.parts = []*skipper{newSkipper(s.Key), newSkipper(s.Elem)}
-	case "struct":
-		for i := range s.Fields {
-			k.parts = append(k.parts, newSkipper(&s.Fields[i].Type))
-		}
-	}
-	return k
-}
-
-// min is the least number of bytes that k passes over.
-func (k *skipper) min() int {
-	n := 0
-	switch k.kind {
-	case "struct":
-		for _, p := range k.parts {
-			n += p.min()
-		}
-	case "array":
-		n = k.fixed * k.parts[0].min()
-	case "string", "custom", "bytes", "slice", "map", "pointer":
-		n = 1
-	default:
-		n = k.fixed
-	}
-	return n
-}
-
-func (k *skipper) skip(src []byte, i int, o *op) (int, error) {
-	var err error
-	switch k.kind {
-	case "string", "custom", "bytes":
-		l, w, ok := readLen(src[i:])
-		if k.kind == "bytes" && l > 0 {
-			l--
-		}
-		if !ok || l > len(src)-i-w {
-			return i, errAt(o, i, reasonShort)
-		}
-		return i + w + l, nil
-	case "struct":
-		for _, p := range k.parts {
-			if i, err = p.skip(src, i, o); err != nil {
-				return i, err
-			}
-		}
-		return i, nil
-	case "slice", "map", "pointer", "array":
-		l, w := k.fixed, 0
-		if k.kind != "array" {
-			var ok bool
-			if l, w, ok = readLen(src[i:]); !ok {
-				return i, errAt(o, i, reasonShort)
-			}
-			if k.kind != "pointer" && l > 0 {
-				l--
-			}
-		}
-		i += w
-		for ; l > 0; l-- {
-			at := i
-			for _, p := range k.parts {
-				if i, err = p.skip(src, i, o); err != nil {
-					return i, err
-				}
-			}
-			if i == at { // elements without bytes
-				break
-			}
-		}
-		return i, nil
-	}
-	if k.fixed == 0 || len(src)-i < k.fixed {
-		return i, errAt(o, min(i, len(src)), reasonShort)
-	}
-	return i + k.fixed, nil
 }

@@ -51,7 +51,7 @@ type op struct {
 	key    *program
 	typ    reflect.Type // slice, pointer: element type; map: map type
 	custom erased
-	skip   *skipper
+	skip   *Schema
 	path   string
 }
 

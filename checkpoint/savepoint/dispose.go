@@ -20,45 +20,46 @@ var ErrNotSavepoint = errors.New("it is a checkpoint, whose files others of its 
 // that it names in its directory, then the directory. What else is in the directory stays, and is the error *LeftError.
 //
 // Errors besides: those of storage.ReadMetadata; ErrNotSavepoint; those of the file system, after which Dispose can be called again only
-// while _metadata is there.
+// while _metadata is there. A file that cannot be removed does not keep it from the others.
 func Dispose(ctx context.Context, reg *fs.Registry, uri string) error {
 	c, err := storage.ReadMetadata(ctx, reg, uri)
 	if err != nil {
 		return err
 	}
+	fail := func(err error) error { return fmt.Errorf("savepoint: dispose %s: %w", uri, err) }
 	if !c.Savepoint {
-		return fmt.Errorf("savepoint: dispose %s: %w", uri, ErrNotSavepoint)
+		return fail(ErrNotSavepoint)
 	}
 	f, p, err := reg.Resolve(ctx, uri)
 	if err != nil {
-		return fmt.Errorf("savepoint: dispose %s: %w", uri, err)
+		return fail(err)
 	}
-	defer func() { _ = f.Close() }() // only removals, whose errors are returned
+	defer func() { _ = f.Close() }() // only looked into
 	folder := strings.TrimSuffix(p, "/"+storage.MetadataName)
-	files := []string{path.Join(folder, storage.MetadataName)}
+	at := func(name string) string { return f.URI() + path.Join(folder, name) }
+	var files []string
 	c.Refs(func(r *state.FileRef) {
 		if r.Name != "" && r.Name != ".." && path.Base(r.Name) == r.Name {
-			files = append(files, path.Join(folder, r.Name))
+			files = append(files, at(r.Name))
 		}
 	})
-	for _, file := range files {
-		if err := f.Remove(ctx, file, false); err != nil {
-			return fmt.Errorf("savepoint: dispose %s: %w", uri, err)
+	if err := storage.Remove(ctx, reg, []string{at(storage.MetadataName)}, nil, nil); err != nil {
+		return fail(err)
+	}
+	if err := storage.Remove(ctx, reg, files, nil, []string{at("")}); err != nil {
+		if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) > 1 { //nolint:errorlint // what is joined, not what is wrapped
+			err = fmt.Errorf("%w (and %d more, which may be left like this one)", all.Unwrap()[0], len(all.Unwrap())-1)
 		}
+		return fail(err)
 	}
 	left, err := f.List(ctx, folder)
 	switch {
 	case errors.Is(err, iofs.ErrNotExist):
 		return nil
-	case err == nil && len(left) == 0:
-		err = f.Remove(ctx, folder, true)
-	case err == nil:
-		return &LeftError{Dir: f.URI() + folder, Files: len(left)}
+	case err != nil:
+		return fail(err)
 	}
-	if err != nil {
-		return fmt.Errorf("savepoint: dispose %s: %w", uri, err)
-	}
-	return nil
+	return &LeftError{Dir: at(""), Files: len(left)}
 }
 
 // LeftError says that the directory of a savepoint that was removed holds files which are not the savepoint's.

@@ -16,10 +16,24 @@ import (
 // Remove deletes files, then directories with everything below, then directories that are empty by then (URIs). What is gone already is
 // not an error; all errors are joined, the rest is still removed.
 func (s *Storage) Remove(ctx context.Context, files, dirs, emptyDirs []string) error {
+	return remove(ctx, s.at, files, dirs, emptyDirs)
+}
+
+// Remove is Storage.Remove for who has no job: the URIs may be of any file systems of reg.
+func Remove(ctx context.Context, reg *fs.Registry, files, dirs, emptyDirs []string) error {
+	r := &roots{reg: reg}
+	err := remove(ctx, r.at, files, dirs, emptyDirs)
+	if cerr := r.close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func remove(ctx context.Context, at func(context.Context, string) (fs.FileSystem, string, error), files, dirs, emptyDirs []string) error {
 	var errs []error
 	each := func(uris []string, remove func(f fs.FileSystem, p string) error) {
 		for _, uri := range uris {
-			f, p, err := s.at(ctx, uri)
+			f, p, err := at(ctx, uri)
 			if err == nil {
 				err = remove(f, p)
 			}

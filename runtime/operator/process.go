@@ -42,14 +42,13 @@ type KeyedContext[K comparable] struct {
 	armed int64 // processing time that a wake-up is set for, 0 for none
 	arm   func()
 	over  bool // the last processing-time timers of the key fire, in BATCH
-	timer bool // a timer is being fired, and this is its time
-	at    int64
+	watch timerWatch
 }
 
 // Timestamp is the event time of the record, or the time of the timer; for records that have none, the zero time.Time and false.
 func (c *KeyedContext[K]) Timestamp() (t time.Time, ok bool) {
-	if c.timer {
-		return time.UnixMilli(c.at).UTC(), true
+	if c.watch.firing != noTimer {
+		return time.UnixMilli(c.watch.at).UTC(), true
 	}
 	return c.ProcessContext.Timestamp()
 }
@@ -63,10 +62,19 @@ func timerTime(t time.Time) int64 {
 	return ms
 }
 
-// RegisterEventTimeTimer calls OnTimer for the current key when the watermark reaches t. Registering twice is once. A time in the past (the
-// watermark has reached it already) is no error: the timer fires at the next watermark, as in Flink.
+// RegisterEventTimeTimer calls OnTimer for the current key when the watermark reaches t. Registering twice is once.
+//
+// A time that the watermark has reached already is no error: the timer fires at the next watermark, as in Flink. It is counted
+// (numLateTimersRegistered), and the first one of a subtask is logged with the place of the call. In OnTimer of an event-time timer, what
+// counts is that timer's time: one that is behind it fires in its turn. The zero time.Time, which stands for a record without event time and
+// for no watermark, and a time beyond 64-bit milliseconds are an error.
 func (c *KeyedContext[K]) RegisterEventTimeTimer(t time.Time) error {
-	return c.event.Register(c.cur, 0, timerTime(t))
+	at, err := c.watch.millis("RegisterEventTimeTimer", t)
+	if err != nil {
+		return err
+	}
+	c.watch.event("RegisterEventTimeTimer", at, c.watermark)
+	return c.event.Register(c.cur, 0, at)
 }
 
 // DeleteEventTimeTimer removes a timer of the current key.
@@ -75,12 +83,16 @@ func (c *KeyedContext[K]) DeleteEventTimeTimer(t time.Time) error {
 }
 
 // RegisterProcessingTimeTimer calls OnTimer for the current key when the processing time reaches t; a time in the past fires right after the
-// record in work, as in Flink. In BATCH they fire when the key's records are over, and what OnTimer registers then is dropped.
+// record in work, as in Flink. One more than a second in the past (in OnTimer of a processing-time timer: before that timer, too) is counted
+// and logged, and a time that cannot be is an error, as by RegisterEventTimeTimer. In BATCH timers fire when the key's records are over, and
+// what OnTimer registers then is dropped.
 func (c *KeyedContext[K]) RegisterProcessingTimeTimer(t time.Time) error {
-	if c.over {
-		return nil
+	at, err := c.watch.millis("RegisterProcessingTimeTimer", t)
+	if err != nil || c.over {
+		return err
 	}
-	if err := c.proc.Register(c.cur, 0, timerTime(t)); err != nil {
+	c.watch.processing("RegisterProcessingTimeTimer", at)
+	if err := c.proc.Register(c.cur, 0, at); err != nil {
 		return err
 	}
 	c.arm()
@@ -126,6 +138,7 @@ func (f *keyedFunction[K]) open(fn func(*RuntimeContext[K]) error) (err error) {
 	if f.kc.proc, err = OpenTimers(f.Ctx, ProcessingTimers, f.codec); err != nil {
 		return err
 	}
+	f.kc.watch.init(f.Ctx)
 	f.Ctx.Enter()
 	if err := fn(&RuntimeContext[K]{TaskContext{f.Ctx}, &f.kc.cur, f.codec}); err != nil {
 		return f.Ctx.wrap(err)
@@ -137,7 +150,7 @@ func (f *keyedFunction[K]) open(fn func(*RuntimeContext[K]) error) (err error) {
 // enter makes a record's key and meta data current.
 func (f *keyedFunction[K]) enter(k state.Key[K], m Meta) {
 	f.Ctx.Enter()
-	f.kc.cur, f.kc.e.m, f.kc.timer = k, m, false
+	f.kc.cur, f.kc.e.m = k, m
 }
 
 // Snapshot lets the function add to its operator state first.
@@ -181,8 +194,10 @@ func (f *keyedFunction[K]) fire(timers state.Timers[K], until int64, event bool)
 			m.TS = NoTimestamp
 		}
 		f.enter(k, m)
-		f.kc.timer, f.kc.at = true, at
-		return f.kc.e.done(f.onTimer(Timer{At: time.UnixMilli(at).UTC(), EventTime: event}))
+		f.kc.watch.fire(event, at)
+		err := f.kc.e.done(f.onTimer(Timer{At: time.UnixMilli(at).UTC(), EventTime: event}))
+		f.kc.watch.done()
+		return err
 	})
 }
 

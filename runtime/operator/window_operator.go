@@ -35,6 +35,7 @@ type windowOp[K comparable, T, C, R any] struct {
 	values  serde.Codec[T] // set when each of these needs a record of its own
 	quiet   bool           // the trigger is interested in the first record of a window alone
 	tc      TriggerContext
+	watch   timerWatch // of the trigger's timers
 	drops   []func(state.Namespace) error
 	live    []int64 // starts of windows with contents, ascending; not for the global window
 
@@ -98,7 +99,10 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 			o.nextID = max(o.nextID, int64(binary.LittleEndian.Uint64(b)))
 		}
 	}
-	o.tc = TriggerContext{o}
+	if spec.Trigger != nil {
+		o.watch.init(ctx)
+	}
+	o.tc = TriggerContext{o, &o.watch}
 	ctx.onKeyEnd(o.fireAll, func() { o.live = o.live[:0] })
 	return o, nil
 }
@@ -565,7 +569,9 @@ func (o *windowOp[K, T, C, R]) due(k state.Key[K], ns state.Namespace, at int64,
 	if event {
 		on = o.trigger.OnEventTime
 	}
+	o.watch.fire(event, at)
 	r, err := on(at, w, &o.tc)
+	o.watch.done()
 	if err != nil {
 		return o.Ctx.wrap(err)
 	}

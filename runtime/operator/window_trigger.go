@@ -59,7 +59,10 @@ type mergeable[V any] interface {
 }
 
 // TriggerContext is what a trigger gets with each call.
-type TriggerContext struct{ ops triggerOps }
+type TriggerContext struct {
+	ops   triggerOps
+	watch *timerWatch
+}
 
 // Watermark is the current event time in milliseconds; the least int64 before the first watermark.
 func (c *TriggerContext) Watermark() int64 { return c.ops.current() }
@@ -67,14 +70,26 @@ func (c *TriggerContext) Watermark() int64 { return c.ops.current() }
 // ProcessingTime is the current processing time in milliseconds.
 func (c *TriggerContext) ProcessingTime() int64 { return c.ops.now() }
 
-// RegisterEventTimeTimer calls OnEventTime for this key and window when the watermark reaches at. Registering twice is once.
-func (c *TriggerContext) RegisterEventTimeTimer(at int64) error { return c.ops.timer(true, true, at) }
+// RegisterEventTimeTimer calls OnEventTime for this key and window when the watermark reaches at. Registering twice is once. What
+// KeyedContext.RegisterEventTimeTimer says of times in the past and of those that cannot be holds here, too.
+func (c *TriggerContext) RegisterEventTimeTimer(at int64) error {
+	if err := c.watch.valid("RegisterEventTimeTimer", at); err != nil {
+		return err
+	}
+	c.watch.event("RegisterEventTimeTimer", at, c.ops.current())
+	return c.ops.timer(true, true, at)
+}
 
 // DeleteEventTimeTimer removes a timer.
 func (c *TriggerContext) DeleteEventTimeTimer(at int64) error { return c.ops.timer(true, false, at) }
 
-// RegisterProcessingTimeTimer calls OnProcessingTime for this key and window when the processing time reaches at.
+// RegisterProcessingTimeTimer calls OnProcessingTime for this key and window when the processing time reaches at; see
+// KeyedContext.RegisterProcessingTimeTimer.
 func (c *TriggerContext) RegisterProcessingTimeTimer(at int64) error {
+	if err := c.watch.valid("RegisterProcessingTimeTimer", at); err != nil {
+		return err
+	}
+	c.watch.processing("RegisterProcessingTimeTimer", at)
 	return c.ops.timer(false, true, at)
 }
 
@@ -165,7 +180,7 @@ func (r *TriggerRuntime) ReducingState[V any](name string, fn func(a, b V) V) (T
 func openTriggerState[V any](r *TriggerRuntime, name string) (mergeable[V], error) {
 	codec, err := serde.ForBoxed[V]()
 	if err != nil {
-		return nil, fmt.Errorf("trigger state %q, opened at %s: %w", name, userSite(), err)
+		return nil, lasting("trigger state %q, opened at %s: %w", name, userSite(), err)
 	}
 	what := "trigger state of " + typeName[V]()
 	if !r.ops.merges() {
@@ -174,7 +189,7 @@ func openTriggerState[V any](r *TriggerRuntime, name string) (mergeable[V], erro
 	}
 	cells, err := serde.ForBoxed[[]windowCell[V]]()
 	if err != nil {
-		return nil, fmt.Errorf("trigger state %q: %w", name, err)
+		return nil, lasting("trigger state %q: %w", name, err)
 	}
 	b, err := r.ops.open(name, what, cells)
 	return &perMerging[V]{b, codec, r.ops.window()}, err
@@ -315,7 +330,7 @@ func (eventTimeTrigger[T]) OnElement(_ T, _ int64, w Window, ctx *TriggerContext
 	if w.MaxTimestamp() <= ctx.Watermark() {
 		return Fire, nil
 	}
-	return Continue, ctx.RegisterEventTimeTimer(w.MaxTimestamp())
+	return Continue, ctx.ops.timer(true, true, w.MaxTimestamp())
 }
 
 func (eventTimeTrigger[T]) OnEventTime(at int64, w Window, _ *TriggerContext) (TriggerResult, error) {
@@ -327,7 +342,7 @@ func (eventTimeTrigger[T]) OnEventTime(at int64, w Window, _ *TriggerContext) (T
 
 func (eventTimeTrigger[T]) OnMerge(w Window, ctx *MergeContext) error {
 	if w.MaxTimestamp() > ctx.Watermark() {
-		return ctx.RegisterEventTimeTimer(w.MaxTimestamp())
+		return ctx.ops.timer(true, true, w.MaxTimestamp())
 	}
 	return nil
 }
@@ -345,7 +360,7 @@ type processingTimeTrigger[T any] struct{ TriggerBase }
 func NewProcessingTimeTrigger[T any]() Trigger[T] { return processingTimeTrigger[T]{} }
 
 func (processingTimeTrigger[T]) OnElement(_ T, _ int64, w Window, ctx *TriggerContext) (TriggerResult, error) {
-	return Continue, ctx.RegisterProcessingTimeTimer(w.MaxTimestamp())
+	return Continue, ctx.ops.timer(false, true, w.MaxTimestamp())
 }
 
 func (processingTimeTrigger[T]) OnProcessingTime(int64, Window, *TriggerContext) (TriggerResult, error) {
@@ -354,7 +369,7 @@ func (processingTimeTrigger[T]) OnProcessingTime(int64, Window, *TriggerContext)
 
 func (processingTimeTrigger[T]) OnMerge(w Window, ctx *MergeContext) error {
 	if w.MaxTimestamp() > ctx.ProcessingTime() {
-		return ctx.RegisterProcessingTimeTimer(w.MaxTimestamp())
+		return ctx.ops.timer(false, true, w.MaxTimestamp())
 	}
 	return nil
 }
@@ -430,7 +445,7 @@ func (t *continuousTrigger[T]) OnElement(_ T, ts int64, w Window, ctx *TriggerCo
 		if ts == NoTimestamp {
 			return Continue, fmt.Errorf("record has no event time, which a continuous event-time trigger needs")
 		}
-		if err := ctx.RegisterEventTimeTimer(w.MaxTimestamp()); err != nil {
+		if err := ctx.ops.timer(true, true, w.MaxTimestamp()); err != nil {
 			return Continue, err
 		}
 	} else {

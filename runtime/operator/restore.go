@@ -8,8 +8,11 @@ import (
 	"github.com/thalweg/thalweg/state/canonical"
 )
 
-// lastingError is a failure to restore that every restart would meet again.
+// lastingError is a failure that every restart would meet again.
 type lastingError struct{ err error }
+
+// lasting is fmt.Errorf of such a failure.
+func lasting(format string, args ...any) error { return lastingError{fmt.Errorf(format, args...)} }
 
 func (e lastingError) Error() string { return e.err.Error() }
 func (e lastingError) Unwrap() error { return e.err }

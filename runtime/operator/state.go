@@ -31,10 +31,11 @@ type keyLister[K comparable] interface {
 	keys() ([]state.Key[K], error)
 }
 
-// claim notes that a state is opened, and refuses a name that is open as something else. Each scope has names of its own.
+// claim notes that a state is opened, and refuses a name that is open as something else. Each scope has names of its own. That, as
+// everything that is wrong with the way in which the program opens a state, is met again by every restart.
 func (c *Context) claim(name, what string, of scope, ttl *StateTTLConfig) error {
 	if name == "" {
-		return fmt.Errorf("a state has no name: %s, opened at %s", what, userSite())
+		return lasting("a state has no name: %s, opened at %s", what, userSite())
 	}
 	if c.claims == nil {
 		c.claims = map[claimed]claim{}
@@ -46,10 +47,10 @@ func (c *Context) claim(name, what string, of scope, ttl *StateTTLConfig) error 
 		return nil
 	}
 	if old.what != what {
-		return fmt.Errorf("state %q is opened as %s at %s and as %s at %s; give one of them another name", name, old.what, old.site, what, n.site)
+		return lasting("state %q is opened as %s at %s and as %s at %s; give one of them another name", name, old.what, old.site, what, n.site)
 	}
 	if (old.ttl == nil) != (ttl == nil) || ttl != nil && *old.ttl != *ttl {
-		return fmt.Errorf("state %q is opened at %s and at %s with other settings of its time to live", name, old.site, n.site)
+		return lasting("state %q is opened at %s and at %s with other settings of its time to live", name, old.site, n.site)
 	}
 	return nil
 }
@@ -96,7 +97,7 @@ func typeName[T any]() string { return reflect.TypeFor[T]().String() }
 func codecFor[V any](c *Context, name, part string) (serde.Codec[V], error) {
 	codec, err := serde.For[V]()
 	if err != nil {
-		return nil, fmt.Errorf("state %q, opened at %s: %s: %w", name, userSite(), part, err)
+		return nil, lasting("state %q, opened at %s: %s: %w", name, userSite(), part, err)
 	}
 	return codec, nil
 }
@@ -104,7 +105,7 @@ func codecFor[V any](c *Context, name, part string) (serde.Codec[V], error) {
 func codecForKey[K comparable](c *Context, name string) (serde.Codec[K], error) {
 	codec, err := serde.ForKey[K]()
 	if err != nil {
-		return nil, fmt.Errorf("state %q, opened at %s: key: %w", name, userSite(), err)
+		return nil, lasting("state %q, opened at %s: key: %w", name, userSite(), err)
 	}
 	return codec, nil
 }
@@ -123,7 +124,7 @@ func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl
 	}
 	t, err := newTTL(r.ctx, *o.ttl)
 	if err != nil {
-		return nil, fmt.Errorf("state %q, opened at %s: %w", name, userSite(), err)
+		return nil, lasting("state %q, opened at %s: %w", name, userSite(), err)
 	}
 	return t, nil
 }
@@ -138,7 +139,7 @@ func openTable[K comparable, V any](c *Context, desc state.TableDesc[K, V]) (sta
 	desc.Name, desc.Verify = "user-"+name, verifyKeys(c, desc.Key)
 	t, err := backend.OpenTable(b, desc)
 	if err != nil {
-		return nil, fmt.Errorf("state %q: %w", name, err)
+		return nil, c.restoring(fmt.Sprintf("state %q", name), err)
 	}
 	return t, nil
 }

@@ -131,7 +131,7 @@ func openMap[K, S comparable, V any](c *Context, desc state.MapDesc[K, S, V]) (s
 	desc.Name = "user-" + name
 	t, err := backend.OpenMap(b, desc)
 	if err != nil {
-		return nil, fmt.Errorf("state %q: %w", name, err)
+		return nil, c.restoring(fmt.Sprintf("state %q", name), err)
 	}
 	return t, nil
 }

@@ -46,17 +46,17 @@ func (c *Context) stored(name, kind string, schema serde.Schema) ([][]byte, serd
 	for _, b := range c.List(schemasState) {
 		var s storedSchema
 		if err := json.Unmarshal(b, &s); err != nil {
-			return nil, schema, fmt.Errorf("state %q: stored schema: %w", name, err)
+			return nil, schema, lasting("state %q: stored schema: %w", name, err)
 		}
 		if s.Name != name {
 			continue
 		}
 		if s.Kind != kind {
-			return nil, schema, fmt.Errorf("state %q was stored as %s state and is opened as %s state at %s; give it another name", name, s.Kind, kind, userSite())
+			return nil, schema, lasting("state %q was stored as %s state and is opened as %s state at %s; give it another name", name, s.Kind, kind, userSite())
 		}
 		return items, s.Schema, nil
 	}
-	return nil, schema, fmt.Errorf("state %q: its schema is missing from the checkpoint", name)
+	return nil, schema, lasting("state %q: its schema is missing from the checkpoint", name)
 }
 
 // snapshotLists encodes the operator states that are open.
@@ -126,7 +126,7 @@ func openList[V any](c *Context, name, kind string) (ListState[V], error) {
 	}
 	from, err := serde.Migrating(codec, schema)
 	if err != nil {
-		return ListState[V]{}, fmt.Errorf("state %q: %w", name, err)
+		return ListState[V]{}, lasting("state %q: %w", name, err)
 	}
 	s := &subtaskList[V]{name: name, kind: kind, codec: codec}
 	for _, b := range items {
@@ -135,7 +135,7 @@ func openList[V any](c *Context, name, kind string) (ListState[V], error) {
 			err = fmt.Errorf("item of %d bytes, %d decoded", len(b), n)
 		}
 		if err != nil {
-			return ListState[V]{}, fmt.Errorf("restore state %q: %w", name, err)
+			return ListState[V]{}, lasting("restore state %q: %w", name, err)
 		}
 		s.items = append(s.items, codec.Clone(v))
 	}
@@ -255,7 +255,7 @@ func openBroadcast[UK comparable, V any](c *Context, name string) (*broadcastMap
 		return nil, err
 	}
 	if err := s.restore(items, schema); err != nil {
-		return nil, fmt.Errorf("restore state %q: %w", name, err)
+		return nil, lasting("restore state %q: %w", name, err)
 	}
 	c.keep(name, s)
 	return s, nil

@@ -475,8 +475,9 @@ func TestStateMistakes(t *testing.T) {
 		},
 		`a state has no name: ValueState[int64], opened at state_test.go:`: func(rt *RuntimeContext[string]) error { return second(rt.ValueState[int64]("")) },
 	} {
-		if err := openError(t, open); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
+		var fatal interface{ Fatal() bool }
+		if err := openError(t, open); err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, &fatal) || !fatal.Fatal() {
+			t.Errorf("got %v, want %q, which no restart heals", err, want)
 		}
 	}
 	if err := openError(t, func(rt *RuntimeContext[string]) error { // keyed and operator state have names of their own

@@ -134,8 +134,9 @@ func TestWindowStateMistakes(t *testing.T) {
 		`a state has no name: trigger state of int64, opened at window_cases_test.go:`: open(trigger(func(rt *TriggerRuntime) error { return second(rt.ValueState[int64]("")) }), plain),
 		`trigger state "x", opened at window_cases_test.go:`:                           open(trigger(func(rt *TriggerRuntime) error { return second(rt.ValueState[chan int]("x")) }), plain),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
+		var fatal interface{ Fatal() bool }
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, &fatal) || !fatal.Fatal() {
+			t.Errorf("got %v, want %q, which no restart heals", err, want)
 		}
 	}
 	err := open(own, func(rt *WindowRuntimeContext[string]) error { // a window's state and the key's have names of their own

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"bytes"
-	"fmt"
 	"iter"
 	"unsafe"
 
@@ -169,11 +168,11 @@ type WindowRuntimeContext[K comparable] struct {
 // session windows, which merge. Source: Flink ProcessWindowFunction.Context.windowState.
 func (r *WindowRuntimeContext[K]) WindowValueState[V any](name string) (WindowValueState[V], error) {
 	if r.u.merging {
-		return WindowValueState[V]{}, lastingError{fmt.Errorf("state %q, opened at %s: per-window state is not possible with windows that merge; use the key's state", name, userSite())}
+		return WindowValueState[V]{}, lasting("state %q, opened at %s: per-window state is not possible with windows that merge; use the key's state", name, userSite())
 	}
 	codec, err := serde.ForBoxed[V]()
 	if err != nil {
-		return WindowValueState[V]{}, fmt.Errorf("state %q, opened at %s: value: %w", name, userSite(), err)
+		return WindowValueState[V]{}, lasting("state %q, opened at %s: value: %w", name, userSite(), err)
 	}
 	if err := r.ctx.claim(name, "WindowValueState["+typeName[V]()+"]", ofWindow, nil); err != nil {
 		return WindowValueState[V]{}, err

@@ -3,11 +3,13 @@ package stream
 import (
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +86,15 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 			keyed(e).Window(TumblingEventTime(1e9)).AllowedLateness(-time.Second) // wrong
 		}},
 		"lateness between milliseconds": {"allowed lateness 1ns is not a whole number", func(e *Environment) { keyed(e).Window(TumblingEventTime(1e9)).AllowedLateness(1) }}, // wrong
+		"lateness of processing time": {"allowed lateness 1s has no effect: only event-time windows", func(e *Environment) {
+			keyed(e).Window(TumblingProcessingTime(1e9)).AllowedLateness(time.Second) // wrong
+		}},
+		"lateness of counts": {"allowed lateness 1s has no effect", func(e *Environment) {
+			keyed(e).CountWindow(2).AllowedLateness(0).AllowedLateness(time.Second) // wrong
+		}},
+		"lateness of a global window, joined": {"allowed lateness 1s has no effect", func(e *Environment) {
+			joined(e).Window(GlobalWindows()).AllowedLateness(time.Second) // wrong
+		}},
 		"late output without a name": {"SideOutputLateData: the tag has no name", func(e *Environment) {
 			keyed(e).Window(TumblingEventTime(1e9)).SideOutputLateData(OutputTag[int]{}) // wrong
 		}},
@@ -169,6 +180,7 @@ func tellMistakes(t *testing.T, file string, programs map[string]mistaken) {
 type twiceNamed struct{ NoTimers[int, int] }
 
 func (twiceNamed) Open(rt *RuntimeContext[int]) error {
+	opened.Add(1)
 	_, err := rt.ValueState[int64]("total")
 	if err != nil {
 		return err
@@ -181,14 +193,43 @@ func (twiceNamed) ProcessElement(*KeyedContext[int], int, *Collector[int]) error
 	return errors.New("a record was processed")
 }
 
-// What only Open can tell fails the job before the first record, with the lines of both calls.
-func TestStateNamedTwice(t *testing.T) {
-	err := runJob(t, nil, func(env *Environment) error {
-		env.FromCollection(1, 2).KeyBy(func(i int) int { return i }).Process(func() KeyedProcessFunction[int, int, int] { return twiceNamed{} }).SinkTo(&collect[int]{})
-		return nil
-	})
-	if err == nil || !strings.Contains(err.Error(), `state "total" is opened as ValueState[int64] at mistakes_test.go:`) || !strings.Contains(err.Error(), "and as MapState") {
-		t.Errorf("got %v", err)
+// keepsPerWindow keeps something of each window.
+type keepsPerWindow struct{ PlainWindow[int] }
+
+func (keepsPerWindow) Open(rt *WindowRuntimeContext[int]) error {
+	opened.Add(1)
+	_, err := rt.WindowValueState[int64]("seen")
+	return err
+}
+
+func (keepsPerWindow) Process(*WindowContext[int], iter.Seq[int], *Collector[int]) error { return nil }
+
+// opened counts the functions that were opened.
+var opened atomic.Int64
+
+// What only Open can tell fails the job before the first record, with the lines of the calls, and at once: a restart would meet it again.
+func TestMistakesInOpen(t *testing.T) {
+	for want, build := range map[string]func(s KeyedStream[int, int]) DataStream[int]{
+		`state "total" is opened as ValueState[int64] at mistakes_test.go:`: func(s KeyedStream[int, int]) DataStream[int] {
+			return s.Process(func() KeyedProcessFunction[int, int, int] { return twiceNamed{} }).DataStream
+		},
+		`state "seen", opened at mistakes_test.go:`: func(s KeyedStream[int, int]) DataStream[int] {
+			return s.Window(ProcessingTimeSession(time.Second)).Process(func() ProcessWindowFunction[int, int, int] { return keepsPerWindow{} }).DataStream
+		},
+		`per-window state is not possible with windows that merge`: func(s KeyedStream[int, int]) DataStream[int] {
+			return s.Window(EventTimeSession(time.Second)).AggregateProcess(Sum(func(i int) int { return i }),
+				func() ProcessWindowFunction[int, int, int] { return keepsPerWindow{} }).DataStream
+		},
+	} {
+		opened.Store(0)
+		err := runJob(t, map[string]string{"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100", "restart-strategy.fixed-delay.delay": "1 ms"},
+			func(env *Environment) error {
+				build(env.FromCollection(1, 2).KeyBy(func(i int) int { return i })).SinkTo(&collect[int]{})
+				return nil
+			})
+		if n := opened.Load(); err == nil || !strings.Contains(err.Error(), want) || n > 1 {
+			t.Errorf("opened %d times: got %v, want %q", n, err, want)
+		}
 	}
 }
 

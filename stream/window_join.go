@@ -107,7 +107,7 @@ func (w coWindowed[K, A, B]) evictor(e WindowEvictor[TaggedUnion[A, B]]) coWindo
 }
 
 func (w coWindowed[K, A, B]) lateness(d time.Duration) coWindowed[K, A, B] {
-	setLateness(w.c.first.env, &w.spec.Windows.Lateness, d)
+	setLateness(w.c.first.env, &w.spec.Windows.Lateness, d, w.spec.Windows.Assigner.EventTime)
 	return w
 }
 
@@ -162,7 +162,8 @@ func (j WindowJoin[K, A, B]) Evictor(e WindowEvictor[TaggedUnion[A, B]]) WindowJ
 	return WindowJoin[K, A, B]{j.w.evictor(e)}
 }
 
-// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again, with all pairs.
+// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again, with all pairs. Of
+// other windows it is a mistake.
 func (j WindowJoin[K, A, B]) AllowedLateness(d time.Duration) WindowJoin[K, A, B] {
 	return WindowJoin[K, A, B]{j.w.lateness(d)}
 }
@@ -212,7 +213,8 @@ func (g WindowCoGroup[K, A, B]) Evictor(e WindowEvictor[TaggedUnion[A, B]]) Wind
 	return WindowCoGroup[K, A, B]{g.w.evictor(e)}
 }
 
-// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again.
+// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again. Of other windows
+// it is a mistake.
 func (g WindowCoGroup[K, A, B]) AllowedLateness(d time.Duration) WindowCoGroup[K, A, B] {
 	return WindowCoGroup[K, A, B]{g.w.lateness(d)}
 }

@@ -66,6 +66,7 @@ func assign[T any](env *Environment, a WindowAssigner) operator.WindowAssigner[T
 	o := operator.WindowAssigner[T]{Kind: a.kind, EventTime: a.event, Sliding: a.sliding, Session: operator.Session[T]{Gap: a.gap}}
 	switch {
 	case a.name == "":
+		o.EventTime = true // nothing else is said of it
 		env.mistake("the window assigner is a zero value: take TumblingEventTime, GlobalWindows or another")
 	case a.err != nil:
 		env.mistake("%v", a.err)
@@ -148,14 +149,18 @@ func setEvictor[K comparable, T any](env *Environment, spec *operator.WindowSpec
 	*extra += " with evictor"
 }
 
-// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again.
+// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again. Other windows,
+// of processing time, counts and GlobalWindows, have no late records: there it is a mistake, where Flink's has no effect.
 func (w WindowedStream[K, T]) AllowedLateness(d time.Duration) WindowedStream[K, T] {
-	setLateness(w.s.env, &w.spec.Lateness, d)
+	setLateness(w.s.env, &w.spec.Lateness, d, w.spec.Assigner.EventTime)
 	return w
 }
 
-func setLateness(env *Environment, lateness *int64, d time.Duration) {
+// setLateness sets the lateness of windows, which are of event time or not.
+func setLateness(env *Environment, lateness *int64, d time.Duration, event bool) {
 	switch {
+	case d > 0 && !event:
+		env.mistake("allowed lateness %v has no effect: only event-time windows have late records, and these are of processing time, of counts or global", d)
 	case d < 0:
 		env.mistake("allowed lateness %v is negative", d)
 	case d%time.Millisecond != 0:
@@ -381,7 +386,8 @@ func (w AllWindowedStream[T]) Evictor[W interface{ WindowEvictor[T] }](e W) AllW
 	return AllWindowedStream[T]{w.w.Evictor(e)}
 }
 
-// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again.
+// AllowedLateness keeps event-time windows for d after their end: a record that comes in that time emits its windows again. Of other windows
+// it is a mistake.
 func (w AllWindowedStream[T]) AllowedLateness(d time.Duration) AllWindowedStream[T] {
 	return AllWindowedStream[T]{w.w.AllowedLateness(d)}
 }

@@ -27,6 +27,17 @@ type (
 	KeyedBroadcastContext[K comparable] = operator.KeyedBroadcastContext[K]
 )
 
+// NoBroadcastTimers is embedded by KeyedBroadcastProcessFunctions that register no timers and hold nothing to close.
+type NoBroadcastTimers[K comparable, R any] struct{}
+
+// OnTimer does nothing.
+func (NoBroadcastTimers[K, R]) OnTimer(*KeyedReadOnlyContext[K], Timer, *Collector[R]) error {
+	return nil
+}
+
+// Close does nothing.
+func (NoBroadcastTimers[K, R]) Close() error { return nil }
+
 // MapStateDescriptor names a broadcast state, for DataStream.BroadcastState and the contexts' methods of that name.
 type MapStateDescriptor[UK comparable, V any] = operator.MapStateDescriptor[UK, V]
 

@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -47,11 +46,11 @@ func parse(args []string, errw io.Writer) (options, error) {
 	f.StringVar(&o.resume, "resume", "", "file that each case's result is added to; cases that it has already are not run again")
 	f.IntVar(&o.pairs, "pairs", 3, "pairs of runs of each case")
 	f.Float64Var(&o.scale, "scale", 1, "factor on the numbers of events")
-	f.StringVar(&o.output, "o", "text", "text or json")
-	f.BoolVar(&o.save, "save", false, "write a dated Markdown file to bench/results")
+	command.Output(f, &o.output)
+	command.Saving(f, &o.save)
 	f.IntVar(&o.repeats, "repeats", 2, "how many pairs of a case may be run again because something else used the machine")
 	f.BoolVar(&o.keep, "keep", false, "keep the scratch folder (configurations, logs)")
-	f.StringVar(&o.only, "only", "", "run one engine only (thalweg or flink), without ratios")
+	command.Choice(f, &o.only, "only", "run one engine only (thalweg or flink), without ratios", thalweg, peer)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -64,10 +63,6 @@ func parse(args []string, errw io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.pairs < 1 || o.scale <= 0:
 		return o, errors.New("-pairs and -scale must be positive")
-	case o.output != "text" && o.output != "json":
-		return o, fmt.Errorf("-o %s: want text or json", o.output)
-	case o.only != "" && o.only != thalweg && o.only != peer:
-		return o, fmt.Errorf("-only %s: want %s or %s", o.only, thalweg, peer)
 	}
 	return o, nil
 }
@@ -110,7 +105,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	rep.Took = time.Since(b.begin).Round(time.Second).String()
 	err = command.Write(out, o.output, rep, rep.text)
 	if err == nil && o.save {
-		err = rep.save(filepath.Join(b.root, "bench", "results"), progress)
+		err = command.Save(b.root, rep.Suite, rep.Date, rep.markdown(), progress)
 	}
 	return errors.Join(err, rep.failed()) // the report has the causes
 }

@@ -327,7 +327,7 @@ func (s *search) theirs(ctx context.Context, t *trial) (_ time.Duration, err err
 	enter := flink.Enter{}
 	defer func() {
 		for _, g := range groups {
-			err = errors.Join(err, g.Close())
+			err = errors.Join(err, g.Close(context.WithoutCancel(ctx)))
 		}
 		err = errors.Join(err, os.RemoveAll(scratch))
 	}()

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -227,8 +224,8 @@ func (r *report) text() string {
 	return b.String()
 }
 
-// save writes the report as Markdown.
-func (r *report) save(dir string, progress io.Writer) error {
+// markdown is the report as it is saved.
+func (r *report) markdown() string {
 	figures, ratios := r.tables()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Throughput, %s\n\n%s.\n\n", r.Date[:10], r.heading())
@@ -245,13 +242,5 @@ func (r *report) save(dir string, progress io.Writer) error {
 			fmt.Fprintf(&b, "\n`%s` is void:\n\n```\n%s\n```\n", c.Name, c.Error)
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, r.Suite+"-"+strings.NewReplacer(":", "", "-", "").Replace(r.Date)+".md")
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(progress, "saved", path)
-	return err
+	return b.String()
 }

@@ -52,7 +52,8 @@ func parse(args []string, errw io.Writer) (options, error) {
 	f.SetOutput(errw)
 	loads := f.String("loads", "0.33", "loads as parts of the slower engine's maximum, comma separated")
 	f.Float64Var(&o.most, "max", 0, "that maximum, events/s; 0 measures it first")
-	f.StringVar(&o.guarantee, "guarantee", "at-least-once", "at-least-once or exactly-once")
+	o.guarantee = "at-least-once"
+	command.Choice(f, &o.guarantee, "guarantee", "at-least-once or exactly-once", "at-least-once", "exactly-once")
 	f.DurationVar(&o.buffer, "buffer", 10*time.Millisecond, "buffer time-out of both engines")
 	f.DurationVar(&o.watermark, "watermark", 5*time.Millisecond, "watermark interval of both engines")
 	f.DurationVar(&o.interval, "checkpoints", time.Second, "checkpoint interval of both engines")
@@ -60,8 +61,8 @@ func parse(args []string, errw io.Writer) (options, error) {
 	f.IntVar(&o.warm, "warm-up", 10, "seconds of load before")
 	f.IntVar(&o.runs, "runs", 1, "runs of each load and engine")
 	f.BoolVar(&o.ours, "ours", false, "measure ours only; needs -max")
-	f.StringVar(&o.output, "o", "text", "text or json")
-	f.BoolVar(&o.save, "save", false, "write a dated Markdown file to bench/results")
+	command.Output(f, &o.output)
+	command.Saving(f, &o.save)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -77,12 +78,8 @@ func parse(args []string, errw io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.runs < 1 || o.seconds < 1 || o.warm < 1:
 		return o, errors.New("-runs, -seconds and -warm-up must be positive")
-	case o.guarantee != "at-least-once" && o.guarantee != "exactly-once":
-		return o, fmt.Errorf("-guarantee %s: want at-least-once or exactly-once", o.guarantee)
 	case o.ours && o.most <= 0:
 		return o, errors.New("-ours needs -max")
-	case o.output != "text" && o.output != "json":
-		return o, fmt.Errorf("-o %s: want text or json", o.output)
 	}
 	return o, nil
 }
@@ -139,7 +136,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	rep.Took = time.Since(begin).Round(time.Second).String()
 	err = command.Write(out, o.output, rep, rep.text)
 	if err == nil && o.save {
-		err = rep.save(filepath.Join(b.root, "bench", "results"), progress)
+		err = command.Save(b.root, "latency", rep.Date, rep.markdown(), progress)
 	}
 	return err
 }

@@ -2,10 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/thalweg/thalweg/bench/internal/stats"
 )
@@ -105,16 +101,8 @@ func (r *report) text() string {
 	return r.heading() + "\n\n" + figures.Text() + "\n" + goals.Text() + "\n" + legend
 }
 
-func (r *report) save(dir string, progress io.Writer) error {
+// markdown is the report as it is saved.
+func (r *report) markdown() string {
 	figures, goals := r.tables()
-	s := "# Latency, " + r.Date[:10] + "\n\n" + r.heading() + ".\n\n" + figures.Markdown() + "\n" + goals.Markdown() + "\n" + legend
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, "latency-"+strings.NewReplacer(":", "", "-", "").Replace(r.Date)+".md")
-	if err := os.WriteFile(path, []byte(s), 0o644); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(progress, "saved", path)
-	return err
+	return "# Latency, " + r.Date[:10] + "\n\n" + r.heading() + ".\n\n" + figures.Markdown() + "\n" + goals.Markdown() + "\n" + legend
 }

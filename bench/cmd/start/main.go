@@ -43,8 +43,8 @@ func parse(args []string, errw io.Writer) (options, error) {
 	f.IntVar(&o.runs, "runs", 5, "starts of each")
 	f.BoolVar(&o.tuned, "tuned", true, "also start Flink with heartbeats of 1 s, and of 100 ms while it waits for containers")
 	f.BoolVar(&o.ours, "ours", false, "start ours only")
-	f.StringVar(&o.output, "o", "text", "text or json")
-	f.BoolVar(&o.save, "save", false, "write a dated Markdown file to bench/results")
+	command.Output(f, &o.output)
+	command.Saving(f, &o.save)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -53,8 +53,6 @@ func parse(args []string, errw io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.runs < 1:
 		return o, errors.New("-runs must be positive")
-	case o.output != "text" && o.output != "json":
-		return o, fmt.Errorf("-o %s: want text or json", o.output)
 	}
 	return o, nil
 }
@@ -103,7 +101,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	rep.Took = time.Since(begin).Round(time.Second).String()
 	err = command.Write(out, o.output, rep, rep.text)
 	if err == nil && o.save {
-		err = rep.save(filepath.Join(b.root, "bench", "results"), progress)
+		err = command.Save(b.root, "start", rep.Date, rep.markdown(), progress)
 	}
 	return err
 }

@@ -2,11 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/thalweg/thalweg/bench/internal/stats"
 )
@@ -148,20 +144,13 @@ func (r *report) text() string {
 	return s + "\n" + legend
 }
 
-func (r *report) save(dir string, progress io.Writer) error {
+// markdown is the report as it is saved.
+func (r *report) markdown() string {
 	figures, goals := r.figures(), r.goals()
 	s := "# Start, " + r.Date[:10] + "\n\n" + r.heading() + ".\n\n" + figures.Markdown() + "\n" + goals.Markdown()
 	for _, side := range r.sides() {
 		t := r.account(side)
 		s += "\n" + t.Markdown()
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, "start-"+strings.NewReplacer(":", "", "-", "").Replace(r.Date)+".md")
-	if err := os.WriteFile(path, []byte(s+"\n"+legend), 0o644); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(progress, "saved", path)
-	return err
+	return s + "\n" + legend
 }

@@ -143,7 +143,7 @@ func (t *theirs) close() error {
 	if t.Standalone != nil {
 		errs = append(errs, t.Stop())
 	}
-	return errors.Join(append(errs, t.group.Close())...)
+	return errors.Join(append(errs, t.group.Close(context.Background()))...)
 }
 
 // diskUsage is what the files below a folder take; links to one file count once.

@@ -44,12 +44,12 @@ func parse(args []string, errw io.Writer) (options, error) {
 	o := options{extra: config.Configuration{}}
 	f := flag.NewFlagSet("state", flag.ContinueOnError)
 	f.SetOutput(errw)
-	f.StringVar(&o.only, "only", "", "run one engine only (thalweg or flink)")
+	command.Choice(f, &o.only, "only", "run one engine only (thalweg or flink)", thalweg, peer)
 	size := f.String("state", "5gb", "size of the state: keys of "+fmt.Sprint(rows.Bytes)+" bytes each")
 	memory := f.String("memory", "1gb", "taskmanager.memory.process.size and the limit of its control group")
 	f.DurationVar(&o.update, "update", time.Minute, "how long rows are updated before the TaskManager is killed, and again after")
 	f.DurationVar(&o.interval, "interval", 10*time.Second, "between two checkpoints")
-	f.StringVar(&o.output, "o", "text", "text or json")
+	command.Output(f, &o.output)
 	f.StringVar(&o.scratch, "dir", "", "folder for a scratch folder; default: the system's")
 	f.BoolVar(&o.keep, "keep", false, "keep the scratch folder (logs, checkpoints)")
 	f.Func("D", "key=value: a setting of ours", func(s string) error {
@@ -75,10 +75,6 @@ func parse(args []string, errw io.Writer) (options, error) {
 		return o, fmt.Errorf("-state %s: it must hold 1 to %d keys", *size, int64(rows.MaxKeys))
 	case o.update <= 0 || o.interval <= 0:
 		return o, errors.New("-update and -interval must be positive")
-	case o.output != "text" && o.output != "json":
-		return o, fmt.Errorf("-o %s: want text or json", o.output)
-	case o.only != "" && o.only != thalweg && o.only != peer:
-		return o, fmt.Errorf("-only %s: want %s or %s", o.only, thalweg, peer)
 	}
 	return o, nil
 }

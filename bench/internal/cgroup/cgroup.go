@@ -8,6 +8,7 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -56,7 +57,7 @@ func New(name string, limit int64) (*Group, error) {
 		return nil, fmt.Errorf("cgroup: %w", err)
 	}
 	if err := g.limit(limit); err != nil {
-		return nil, errors.Join(err, g.Close())
+		return nil, errors.Join(err, g.Close(context.Background()))
 	}
 	return g, nil
 }
@@ -140,22 +141,30 @@ func (g *Group) table(file string) map[string]int64 {
 	return t
 }
 
-// Close removes the group. Its processes must have ended; the kernel may take a moment to see that.
-func (g *Group) Close() error {
-	var err error
-	for range closeTries {
-		if err = os.Remove(g.dir); err == nil || errors.Is(err, os.ErrNotExist) {
+// Close removes the group. Its processes must have ended; the kernel may take a moment to see that, which Close waits for, five seconds at most and
+// not after the end of ctx.
+func (g *Group) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeWait)
+	defer cancel()
+	again := time.NewTicker(closePause)
+	defer again.Stop()
+	for {
+		err := os.Remove(g.dir)
+		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		if !errors.Is(err, syscall.EBUSY) {
-			break
+		if errors.Is(err, syscall.EBUSY) {
+			select {
+			case <-again.C:
+				continue
+			case <-ctx.Done():
+			}
 		}
-		time.Sleep(closePause)
+		return fmt.Errorf("cgroup: remove: %w", err)
 	}
-	return fmt.Errorf("cgroup: remove: %w", err)
 }
 
 const (
-	closeTries = 50
+	closeWait  = 5 * time.Second
 	closePause = 100 * time.Millisecond
 )

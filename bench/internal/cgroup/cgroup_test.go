@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,7 +19,7 @@ func TestConfines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := g.Close(); err != nil {
+		if err := g.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -11,6 +11,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -27,6 +30,46 @@ func Main(name string, run func(ctx context.Context, args []string, out, progres
 		stop()
 		os.Exit(1) //nolint:gocritic // stop was called
 	}
+}
+
+// Choice adds a flag that takes one of values. *p is its default.
+func Choice(f *flag.FlagSet, p *string, name, usage string, values ...string) {
+	if *p != "" {
+		usage += " (default " + *p + ")"
+	}
+	f.Func(name, usage, func(v string) error {
+		if !slices.Contains(values, v) {
+			return fmt.Errorf("want %s", strings.Join(values, " or "))
+		}
+		*p = v
+		return nil
+	})
+}
+
+// Output adds the flag -o, the format for Write.
+func Output(f *flag.FlagSet, p *string) {
+	*p = "text"
+	Choice(f, p, "o", "text or json", "text", "json")
+}
+
+// Saving adds the flag -save, which says whether to call Save.
+func Saving(f *flag.FlagSet, p *bool) {
+	f.BoolVar(p, "save", false, "write a dated Markdown file to bench/results")
+}
+
+// Save writes a report as Markdown to the results of the checkout at root, in a file that is named after what was measured and when
+// (RFC 3339).
+func Save(root, what, date, markdown string, progress io.Writer) error {
+	dir := filepath.Join(root, "bench", "results")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, what+"-"+strings.NewReplacer(":", "", "-", "").Replace(date)+".md")
+	if err := os.WriteFile(path, []byte(markdown), 0o644); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(progress, "saved", path)
+	return err
 }
 
 // Write writes a report in the format of the flag -o: as indented JSON, or else as text.

@@ -289,7 +289,7 @@ func (a *App) Close() error {
 	}
 	for _, g := range []*cgroup.Group{a.master, a.worker} {
 		if g != nil {
-			errs = append(errs, g.Close())
+			errs = append(errs, g.Close(context.Background()))
 		}
 	}
 	return errors.Join(errs...)

@@ -11,18 +11,21 @@ public class Event {
     private static final int TEXTS = 1024;
     private static final int PER_MS = 100;
     private static final int LENGTH = 64;
-    private static final String[] TABLE = new String[TEXTS];
+    private static final String[] TABLE = texts(TEXTS, LENGTH);
 
-    static {
-        for (int i = 0; i < TEXTS; i++) {
-            char[] c = new char[LENGTH];
+    /** So many texts of so many letters each. */
+    static String[] texts(int n, int length) {
+        String[] all = new String[n];
+        for (int i = 0; i < n; i++) {
+            char[] c = new char[length];
             long x = i;
-            for (int j = 0; j < LENGTH; j++) {
+            for (int j = 0; j < length; j++) {
                 x = mix(x);
                 c[j] = (char) ('a' + Long.remainderUnsigned(x, 26));
             }
-            TABLE[i] = new String(c);
+            all[i] = new String(c);
         }
+        return all;
     }
 
     /** One step of SplitMix64. */

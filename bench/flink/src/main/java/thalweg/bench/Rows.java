@@ -7,19 +7,7 @@ public final class Rows {
     private static final int TEXTS = 4096;
     private static final int LENGTH = 192;
     private static final long STRIDE = 2654435761L;
-    private static final String[] TABLE = new String[TEXTS];
-
-    static {
-        for (int i = 0; i < TEXTS; i++) {
-            char[] c = new char[LENGTH];
-            long x = i;
-            for (int j = 0; j < LENGTH; j++) {
-                x = Event.mix(x);
-                c[j] = (char) ('a' + Long.remainderUnsigned(x, 26));
-            }
-            TABLE[i] = new String(c);
-        }
-    }
+    private static final String[] TABLE = Event.texts(TEXTS, LENGTH);
 
     /** One generated record. */
     public static class In {

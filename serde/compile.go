@@ -105,13 +105,14 @@ func compileFor[T any](t reflect.Type) (Codec[T], error) {
 			return &text[T]{s}, nil
 		}
 	}
-	return &programCodec[T]{scalar: s, pr: pr}, nil
+	return &programCodec[T]{scalar: s, pr: pr, from: pr}, nil
 }
 
 // programCodec runs a program on values of T.
 type programCodec[T any] struct {
 	scalar
-	pr *program
+	pr   *program
+	from *program // decodes; another than pr when values were stored with another schema
 }
 
 func (c *programCodec[T]) Append(dst []byte, v T) []byte {
@@ -123,7 +124,7 @@ func (c *programCodec[T]) AppendFrom(dst []byte, p *T) []byte {
 }
 
 func (c *programCodec[T]) Decode(src []byte) (v T, n int, err error) {
-	n, err = c.pr.decode(src, 0, noescape(unsafe.Pointer(&v)))
+	n, err = c.from.decode(src, 0, noescape(unsafe.Pointer(&v)))
 	if err != nil {
 		var zero T
 		return zero, 0, withType(err, c.name)
@@ -132,7 +133,11 @@ func (c *programCodec[T]) Decode(src []byte) (v T, n int, err error) {
 }
 
 func (c *programCodec[T]) DecodeInto(src []byte, p *T) (int, error) {
-	n, err := c.pr.decode(src, 0, unsafe.Pointer(p))
+	if c.from != c.pr { // it may leave fields alone
+		var zero T
+		*p = zero
+	}
+	n, err := c.from.decode(src, 0, unsafe.Pointer(p))
 	if err != nil {
 		return 0, withType(err, c.name)
 	}

@@ -146,20 +146,7 @@ func Migrating[T any](c Codec[T], old Schema) (Codec[T], error) {
 	if len(comp.problems) > 0 {
 		return nil, &TypeError{Type: pc.name, Problems: comp.problems}
 	}
-	return &migratingCodec[T]{programCodec: pc, from: &programCodec[T]{scalar: scalar{pc.name, old}, pr: pr}}, nil
-}
-
-type migratingCodec[T any] struct {
-	*programCodec[T]
-	from *programCodec[T]
-}
-
-func (c *migratingCodec[T]) Decode(src []byte) (T, int, error) { return c.from.Decode(src) }
-
-func (c *migratingCodec[T]) DecodeInto(src []byte, p *T) (int, error) {
-	var zero T
-	*p = zero
-	return c.from.DecodeInto(src, p)
+	return &programCodec[T]{scalar: pc.scalar, pr: pc.pr, from: pr}, nil
 }
 
 // emitMigration decodes the stored fields in their order, into the fields of t with their names.

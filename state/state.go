@@ -16,6 +16,7 @@ package state
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/rs/zerolog"
 
@@ -39,6 +40,13 @@ type Key[K comparable] struct {
 
 // Namespace separates values of one key, for instance by window start (milliseconds). Plain keyed state uses 0.
 type Namespace = int64
+
+// SortNamespaces sorts ascending, and FindNamespace is the index of ns in what is sorted, or where it belongs. What is generic is compiled in every
+// program, with what it uses of package slices: it uses these.
+func SortNamespaces(l []Namespace) { slices.Sort(l) }
+
+// FindNamespace is explained at SortNamespaces.
+func FindNamespace(l []Namespace, ns Namespace) (int, bool) { return slices.BinarySearch(l, ns) }
 
 // Table maps (key, namespace) to V.
 type Table[K comparable, V any] interface {

@@ -247,7 +247,7 @@ func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, erro
 	for ns := range t.spaces {
 		dst = append(dst, ns)
 	}
-	slices.Sort(dst[n:])
+	state.SortNamespaces(dst[n:])
 	return dst, nil
 }
 

@@ -1,9 +1,6 @@
 package onekey
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -102,7 +99,12 @@ func (m *mapTable[K, S, V]) Delete(k state.Key[state.Pair[K, S]], ns state.Names
 
 // Namespaces implements state.Table.
 func (m *mapTable[K, S, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, error) {
-	return append(dst, slices.Sorted(maps.Keys(m.spaces))...), nil
+	n := len(dst)
+	for ns := range m.spaces {
+		dst = append(dst, ns)
+	}
+	state.SortNamespaces(dst[n:])
+	return dst, nil
 }
 
 // Scan implements state.Table.

@@ -82,12 +82,17 @@ type nspace[K comparable, V any] struct {
 	chains  slots.Chains
 }
 
+// distinct sorts pages and leaves out what is there twice. Like state.SortNamespaces it keeps sorting out of what is generic.
+func distinct(pages []uint32) []uint32 {
+	slices.Sort(pages)
+	return slices.Compact(pages)
+}
+
 // mark notes that an entry is to be written.
 func mark[K comparable, V any](s *nspace[K, V], id uint32, p *slots.Page[K, V], i uint32) {
 	if p.Dirty == 0 {
 		if n := len(s.dirty); n > 64 && n > 4*len(s.space.Pages) { // evictions and changes in turn
-			slices.Sort(s.dirty)
-			s.dirty = slices.Compact(s.dirty)
+			s.dirty = distinct(s.dirty)
 		}
 		s.dirty = append(s.dirty, id/slots.PageLen)
 	}
@@ -491,7 +496,7 @@ func (t *table[K, V]) Namespaces(dst []state.Namespace) ([]state.Namespace, erro
 			dst = append(dst, ns)
 		}
 	}
-	slices.Sort(dst[n:])
+	state.SortNamespaces(dst[n:])
 	return dst, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/canonical"
@@ -216,10 +215,10 @@ func spill[K comparable](t *timers[K]) error {
 		times = append(times, k.At)
 		return true
 	})
-	slices.Sort(times)
+	state.SortNamespaces(times)
 	h := times[len(times)/2]
 	if h == times[0] { // more than half are due at the same time
-		i, _ := slices.BinarySearch(times, h+1)
+		i, _ := state.FindNamespace(times, h+1)
 		if h == math.MaxInt64 || i == len(times) {
 			t.limit *= 2
 			return nil

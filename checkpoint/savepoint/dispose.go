@@ -47,7 +47,7 @@ func Dispose(ctx context.Context, reg *fs.Registry, uri string) error {
 		return fail(err)
 	}
 	if err := storage.Remove(ctx, reg, files, nil, []string{at("")}); err != nil {
-		if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) > 1 { //nolint:errorlint // what is joined, not what is wrapped
+		if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) > 1 {
 			err = fmt.Errorf("%w (and %d more, which may be left like this one)", all.Unwrap()[0], len(all.Unwrap())-1)
 		}
 		return fail(err)

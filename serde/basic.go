@@ -23,14 +23,28 @@ func (s *scalar) Lossy() bool    { return false }
 
 func short(name string, n int) error { return &DecodeError{Type: name, Offset: n, Reason: reasonShort} }
 
-// word8 encodes types of 8 bytes: int, int64, uint64, uint, float64 and types based on them.
-type word8[T any] struct{ scalar }
+// word encodes types of 8 bytes (int, int64, uint64, uint, float64 and types based on them) and of 4. It is one type for both: each is compiled in
+// every program, for each type that For is called with.
+type word[T any] struct {
+	scalar
+	four bool
+}
 
-func (c *word8[T]) Append(dst []byte, v T) []byte {
+func (c *word[T]) Append(dst []byte, v T) []byte {
+	if c.four {
+		return binary.LittleEndian.AppendUint32(dst, *(*uint32)(unsafe.Pointer(&v)))
+	}
 	return binary.LittleEndian.AppendUint64(dst, *(*uint64)(unsafe.Pointer(&v)))
 }
 
-func (c *word8[T]) Decode(src []byte) (v T, n int, err error) {
+func (c *word[T]) Decode(src []byte) (v T, n int, err error) {
+	if c.four {
+		if len(src) < 4 {
+			return v, 0, short(c.name, len(src))
+		}
+		*(*uint32)(unsafe.Pointer(&v)) = binary.LittleEndian.Uint32(src)
+		return v, 4, nil
+	}
 	if len(src) < 8 {
 		return v, 0, short(c.name, len(src))
 	}
@@ -38,28 +52,9 @@ func (c *word8[T]) Decode(src []byte) (v T, n int, err error) {
 	return v, 8, nil
 }
 
-func (c *word8[T]) Clone(v T) T    { return v }
-func (c *word8[T]) Views() bool    { return false }
-func (c *word8[T]) Pointers() bool { return false }
-
-// word4 encodes types of 4 bytes.
-type word4[T any] struct{ scalar }
-
-func (c *word4[T]) Append(dst []byte, v T) []byte {
-	return binary.LittleEndian.AppendUint32(dst, *(*uint32)(unsafe.Pointer(&v)))
-}
-
-func (c *word4[T]) Decode(src []byte) (v T, n int, err error) {
-	if len(src) < 4 {
-		return v, 0, short(c.name, len(src))
-	}
-	*(*uint32)(unsafe.Pointer(&v)) = binary.LittleEndian.Uint32(src)
-	return v, 4, nil
-}
-
-func (c *word4[T]) Clone(v T) T    { return v }
-func (c *word4[T]) Views() bool    { return false }
-func (c *word4[T]) Pointers() bool { return false }
+func (c *word[T]) Clone(v T) T    { return v }
+func (c *word[T]) Views() bool    { return false }
+func (c *word[T]) Pointers() bool { return false }
 
 // text encodes strings: uvarint length, bytes.
 type text[T any] struct{ scalar }

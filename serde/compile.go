@@ -98,9 +98,9 @@ func compileFor[T any](t reflect.Type) (Codec[T], error) {
 	if len(pr.ops) == 1 && pr.ops[0].off == 0 {
 		switch k := pr.ops[0].kind; {
 		case k == opCopy8 && t.Size() == 8:
-			return &word8[T]{s}, nil
+			return &word[T]{s, false}, nil
 		case k == opCopy4 && t.Size() == 4:
-			return &word4[T]{s}, nil
+			return &word[T]{s, true}, nil
 		case k == opString && t.Kind() == reflect.String:
 			return &text[T]{s}, nil
 		}

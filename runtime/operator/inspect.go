@@ -74,22 +74,24 @@ func (i *Inspector[K]) Select(k K) { i.key = state.KeyOf(i.hash, k, i.ctx.MaxPar
 func (i *Inspector[K]) Encoded(k K) []byte { return i.RuntimeContext.key.Append(nil, k) }
 
 // Options are the options that the operator's function opened a keyed state with. The error names the states that it has.
-func (i *Inspector[K]) Options(name string) ([]StateOption, error) {
-	c, ok := i.ctx.claims[claimed{name, ofKey}]
+func (i *Inspector[K]) Options(name string) ([]StateOption, error) { return i.ctx.keyedOptions(name) }
+
+func (c *Context) keyedOptions(name string) ([]StateOption, error) {
+	n, ok := c.claims[claimed{name, ofKey}]
 	if !ok {
 		var names []string
-		for n := range maps.Keys(i.ctx.claims) {
+		for n := range maps.Keys(c.claims) {
 			if n.of == ofKey {
 				names = append(names, n.name)
 			}
 		}
 		slices.Sort(names)
-		return nil, fmt.Errorf("operator %s has no keyed state %q; it has: %s", i.ctx.Name, name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("operator %s has no keyed state %q; it has: %s", c.Name, name, strings.Join(names, ", "))
 	}
-	if c.ttl == nil {
+	if n.ttl == nil {
 		return nil, nil
 	}
-	return []StateOption{WithTTL(*c.ttl)}, nil
+	return []StateOption{WithTTL(*n.ttl)}, nil
 }
 
 // GroupOf is the key group of k.

@@ -150,28 +150,41 @@ func (k *KeyState[K]) ProcessingTimeTimers() []time.Time {
 	return k.timers(operator.ProcessingTimers)
 }
 
-// timers reads them out of a snapshot, which is where every backend has them in one form.
 func (k *KeyState[K]) timers(name string) []time.Time {
-	j := k.j
-	j.t.Helper()
+	k.j.t.Helper()
 	p, s, i := k.probe()
+	out, err := k.j.timersOf(s, i, name, p.Encoded(k.key))
+	k.check(name, err)
+	return out
+}
+
+// timersOf reads the timers of an encoded key out of a snapshot, which is where every backend has them in one form.
+func (j *engine) timersOf(s *subtask, i int, name string, key []byte) ([]time.Time, error) {
 	b, err := s.ctxs[i].Backend()
-	k.check(name, err)
+	if err != nil {
+		return nil, err
+	}
 	snap, err := b.Snapshot(j.checkpoints+1<<40, true)
-	k.check(name, err)
+	if err != nil {
+		return nil, err
+	}
 	h, err := snap.Write(j.ctx, storage.NewSink(j.reg, snapshotDir, "", 1<<40))
-	k.check(name, err)
 	b.CheckpointAborted(j.checkpoints + 1<<40)
+	if err != nil {
+		return nil, err
+	}
 	r, err := canonical.NewReader(context.Background(), storage.NewSource(j.reg), s.vertex.MaxParallelism, b.Range(), []state.Handle{h})
-	k.check(name, err)
+	if err != nil {
+		return nil, err
+	}
 	defer r.Close() //nolint:errcheck // it holds no file
-	want, out := p.Encoded(k.key), []time.Time{}
-	k.check(name, r.Scan(name, func(e *canonical.Entry) error {
-		if bytes.Equal(e.Key, want) {
+	out := []time.Time{}
+	err = r.Scan(name, func(e *canonical.Entry) error {
+		if bytes.Equal(e.Key, key) {
 			out = append(out, time.UnixMilli(e.At).UTC())
 		}
 		return nil
-	}))
+	})
 	slices.SortFunc(out, func(a, b time.Time) int { return a.Compare(b) })
-	return out
+	return out, err
 }

@@ -49,7 +49,7 @@ func Ended(name string) bool {
 	if !ok || err != nil || pid <= 0 || m == "" || m != machine() {
 		return false
 	}
-	if syscall.Kill(pid, 0) == syscall.ESRCH { //nolint:errorlint // an errno, unwrapped
+	if syscall.Kill(pid, 0) == syscall.ESRCH {
 		return true
 	}
 	now, state, ok := stat(pid)

@@ -9,7 +9,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
-// AsyncFunction answers records by waiting for something else, many at once. newFn makes one instance per subtask; Async makes one of a
+// AsyncFunction answers records by waiting for something else, many at once. newFn makes a new instance at each call; Async makes one of a
 // plain function. Its methods: Open(rt *TaskContext) error, Invoke(ctx context.Context, v T) ([]R, error), Close() error. It may also have those of
 // AsyncTimeout: OnTimeout(v T) ([]R, error) gives the results of a record whose time is up.
 type (
@@ -89,7 +89,7 @@ func asyncWait[T, R any](s DataStream[T], newFn func() AsyncFunction[T, R], opts
 	if ordered {
 		name = "OrderedWait"
 	}
-	s.f.env().constructor(newFn != nil && !isNil(newFn()))
+	s.f.env().constructor(newFn != nil && s.f.env().made(newFn(), newFn()))
 	if opts.Timeout <= 0 {
 		s.f.env().mistake("%s: Timeout is %v: it must be positive", name, opts.Timeout)
 	}

@@ -6,8 +6,8 @@ import (
 )
 
 // BroadcastProcessFunction is a function over a stream and a broadcast stream; KeyedBroadcastProcessFunction over a keyed stream and a
-// broadcast one, with state and timers of the key. Only ProcessBroadcastElement can change broadcast state. newFn makes one instance per
-// subtask. Their methods are those of ProcessFunction (Open, Close) and KeyedProcessFunction (OnTimer, too), with ProcessElement(ctx *ReadOnlyContext (keyed:
+// broadcast one, with state and timers of the key. Only ProcessBroadcastElement can change broadcast state. newFn makes a new instance at
+// each call. Their methods are those of ProcessFunction (Open, Close) and KeyedProcessFunction (OnTimer, too), with ProcessElement(ctx *ReadOnlyContext (keyed:
 // *KeyedReadOnlyContext[K]), v T, out) and ProcessBroadcastElement(ctx *BroadcastContext (*KeyedBroadcastContext[K]), v B, out).
 type (
 	BroadcastProcessFunction[T, B, R any]                    = operator.BroadcastProcessFunction[T, B, R]
@@ -100,9 +100,9 @@ func (s DataStream[T]) ConnectBroadcast[B any](b BroadcastStream[B]) BroadcastCo
 	return BroadcastConnectedStream[T, B]{s, b}
 }
 
-// Process runs a function over both streams; newFn makes one instance per subtask.
+// Process runs a function over both streams; newFn makes a new instance at each call: one per subtask, and two when the graph is built.
 func (c BroadcastConnectedStream[T, B]) Process[R any](newFn func() BroadcastProcessFunction[T, B, R]) SingleOutputStreamOperator[R] {
-	c.first.f.env().constructor(newFn != nil && !isNil(newFn()))
+	c.first.f.env().constructor(newFn != nil && c.first.f.env().made(newFn(), newFn()))
 	n := c.first.f.env().add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast", Stateful: true,
 		In: append(edges(c.first.f, 0), edges(c.b.s.f, 1)...), Impl: operator.BroadcastProcess(c.b.states, newFn)})
 	return output[R](c.first.f.env(), n)
@@ -120,9 +120,9 @@ func (s KeyedStream[K, T]) ConnectBroadcast[B any](b BroadcastStream[B]) KeyedBr
 	return KeyedBroadcastConnectedStream[K, T, B]{s, b}
 }
 
-// Process runs a function with state and timers over both streams; newFn makes one instance per subtask.
+// Process runs a function with state and timers over both streams; newFn makes a new instance at each call: one per subtask, and two when the graph is built.
 func (c KeyedBroadcastConnectedStream[K, T, B]) Process[R any](newFn func() KeyedBroadcastProcessFunction[K, T, B, R]) SingleOutputStreamOperator[R] {
-	c.first.env.constructor(newFn != nil && !isNil(newFn()))
+	c.first.env.constructor(newFn != nil && c.first.env.made(newFn(), newFn()))
 	n := c.first.env.add(&graph.Node{Kind: "broadcastprocess", Name: "Co-Process-Broadcast-Keyed", Stateful: true, Keyed: true, KeyType: c.first.keyType,
 		In: append(keyedEdges(c.first.in.f, c.first.sel, 0), edges(c.b.s.f, 1)...), Impl: operator.KeyedBroadcastProcess(c.first.sel, c.b.states, newFn)})
 	return output[R](c.first.env, n)

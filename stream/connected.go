@@ -6,7 +6,7 @@ import (
 )
 
 // CoProcessFunction is a function over two connected streams without keys; KeyedCoProcessFunction over two that are keyed alike, with
-// state and timers of the key. newFn makes one instance per subtask. Their methods are those of ProcessFunction (Open, Close) and KeyedProcessFunction (OnTimer, too), with
+// state and timers of the key. newFn makes a new instance at each call. Their methods are those of ProcessFunction (Open, Close) and KeyedProcessFunction (OnTimer, too), with
 // ProcessFirst(ctx, v A, out) and ProcessSecond(ctx, v B, out) in place of ProcessElement.
 type (
 	CoProcessFunction[A, B, R any]                    = operator.CoProcessFunction[A, B, R]
@@ -53,9 +53,9 @@ func (c ConnectedStreams[A, B]) FlatMap[R any](first func(v A, out *Collector[R]
 	}))
 }
 
-// Process runs a function over both streams; newFn makes one instance per subtask.
+// Process runs a function over both streams; newFn makes a new instance at each call: one per subtask, and two when the graph is built.
 func (c ConnectedStreams[A, B]) Process[R any](newFn func() CoProcessFunction[A, B, R]) SingleOutputStreamOperator[R] {
-	c.first.f.env().constructor(newFn != nil && !isNil(newFn()))
+	c.first.f.env().constructor(newFn != nil && c.first.f.env().made(newFn(), newFn()))
 	return connected[A, B, R](c, "coprocess", "Co-Process", operator.CoProcess(newFn))
 }
 
@@ -98,9 +98,9 @@ func (s KeyedStream[K, T]) Connect[B any](other KeyedStream[K, B]) ConnectedKeye
 	return ConnectedKeyedStreams[K, T, B]{s, other}
 }
 
-// Process runs a function with state and timers over both streams; newFn makes one instance per subtask.
+// Process runs a function with state and timers over both streams; newFn makes a new instance at each call: one per subtask, and two when the graph is built.
 func (c ConnectedKeyedStreams[K, A, B]) Process[R any](newFn func() KeyedCoProcessFunction[K, A, B, R]) SingleOutputStreamOperator[R] {
-	c.first.env.constructor(newFn != nil && !isNil(newFn()))
+	c.first.env.constructor(newFn != nil && c.first.env.made(newFn(), newFn()))
 	return connectedKeyed[K, A, B, R](c, "coprocess", "KeyedCoProcess", operator.KeyedCoProcess(c.first.sel, c.second.sel, newFn))
 }
 

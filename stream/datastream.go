@@ -156,9 +156,9 @@ func union(all []*flow) *flow {
 	return out
 }
 
-// Process runs a function with side outputs and operator state; newFn makes one instance per subtask.
+// Process runs a function with side outputs and operator state; newFn makes a new instance at each call: one per subtask, and two when the graph is built.
 func (s DataStream[T]) Process[R any](newFn func() ProcessFunction[T, R]) SingleOutputStreamOperator[R] {
-	s.f.env().constructor(newFn != nil && !isNil(newFn()))
+	s.f.env().constructor(newFn != nil && s.f.env().made(newFn(), newFn()))
 	out := next[R](s.f, "process", "Process", operator.Process(newFn))
 	out.f.node.Stateful = true // it may be
 	return out

@@ -71,7 +71,7 @@ func (s KeyedStream[K, T]) Reduce[F ~func(acc, v T) T](fn F) SingleOutputStreamO
 	return keyed[K, T, T](s, "reduce", "Keyed Reduce", "", operator.Reduce(s.sel, fn))
 }
 
-// KeyedProcessFunction is a function over a keyed stream with state and timers. newFn makes one instance per subtask; embed
+// KeyedProcessFunction is a function over a keyed stream with state and timers. newFn makes a new instance at each call; embed
 // NoTimers in functions that use none. Its methods, each of which returns an error: Open(rt *RuntimeContext[K]),
 // ProcessElement(ctx *KeyedContext[K], v T, out *Collector[R]), OnTimer(ctx *KeyedContext[K], timer Timer, out *Collector[R]), Close().
 type KeyedProcessFunction[K comparable, T, R any] = operator.KeyedProcessFunction[K, T, R]
@@ -98,8 +98,8 @@ func (NoTimers[K, R]) OnTimer(*KeyedContext[K], Timer, *Collector[R]) error { re
 // Close does nothing.
 func (NoTimers[K, R]) Close() error { return nil }
 
-// Process runs a function with state and timers; newFn makes one instance per subtask.
+// Process runs a function with state and timers; newFn makes a new instance at each call: one per subtask, and two when the graph is built.
 func (s KeyedStream[K, T]) Process[R any](newFn func() KeyedProcessFunction[K, T, R]) SingleOutputStreamOperator[R] {
-	s.env.constructor(newFn != nil && !isNil(newFn()))
+	s.env.constructor(newFn != nil && s.env.made(newFn(), newFn()))
 	return keyed[K, T, R](s, "process", "KeyedProcess", "", operator.KeyedProcess(s.sel, newFn))
 }

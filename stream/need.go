@@ -33,6 +33,27 @@ func (e *Environment) constructor(ok bool) {
 	e.need(ok, "the function that makes the instances, or what it returns,")
 }
 
+// made reports whether a constructor made something, and notes the mistake of one that made the same thing twice.
+func (e *Environment) made(first, second any) bool {
+	if sameInstance(first, second) && e != nil {
+		_, method := caller()
+		e.mistake("%s: %s: each subtask needs its own", method, oneInstance)
+	}
+	return !isNil(first)
+}
+
+// oneInstance is what is wrong when sameInstance holds.
+const oneInstance = "the constructor returns the same instance each time"
+
+// sameInstance reports whether both are one pointer. What has no size holds nothing, and may share its address.
+func sameInstance(a, b any) bool {
+	if isNil(a) || isNil(b) {
+		return false
+	}
+	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
+	return v.Kind() == reflect.Pointer && v.Type() == w.Type() && v.Pointer() == w.Pointer() && v.Type().Elem().Size() > 0
+}
+
 // aggregator is need for an aggregator, whichever it is.
 func (e *Environment) aggregator(agg any) {
 	if e.need(!isNil(agg), "the aggregator"); isNil(agg) {

@@ -4,8 +4,8 @@ import (
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
-// ProcessFunction is a function over a stream without keys, with side outputs. newFn makes one instance per subtask; embed Plain in
-// functions that hold nothing to open or close. Its methods, each of which returns an error: Open(rt *TaskContext),
+// ProcessFunction is a function over a stream without keys, with side outputs. newFn makes a new instance at each call;
+// embed Plain in functions that hold nothing to open or close. Its methods, each of which returns an error: Open(rt *TaskContext),
 // ProcessElement(ctx *ProcessContext, v T, out *Collector[R]), Close().
 type ProcessFunction[T, R any] = operator.ProcessFunction[T, R]
 

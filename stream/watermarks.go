@@ -59,12 +59,16 @@ func (w WatermarkOutput) EmitWatermark(at time.Time) {
 // MarkIdle says that the split holds the watermark back no longer, until the next EmitWatermark.
 func (w WatermarkOutput) MarkIdle() { w.o.MarkIdle() }
 
-// ForGenerator is a strategy of your own; newGenerator makes one generator per split. at is as in BoundedOutOfOrderness.
+// ForGenerator is a strategy of your own; newGenerator makes a new generator at each call: one per split, and some that are
+// only looked at. at is as in BoundedOutOfOrderness.
 func ForGenerator[T any](newGenerator func() WatermarkGenerator[T], at func(T) time.Time) WatermarkStrategy[T] {
 	w := operator.Watermarks[T]{Enabled: true, Time: timeOf(at), Generator: func() operator.Generator[T] { return generator[T]{newGenerator()} }}
 	s := WatermarkStrategy[T]{w: w, text: "custom watermarks"}
-	if newGenerator == nil || isNil(newGenerator()) {
+	switch {
+	case newGenerator == nil || isNil(newGenerator()):
 		s.errs = append(s.errs, errors.New("ForGenerator: the function that makes the generators, or what it returns, is nil"))
+	case sameInstance(newGenerator(), newGenerator()):
+		s.errs = append(s.errs, fmt.Errorf("ForGenerator: %s: each split needs its own", oneInstance))
 	}
 	return s
 }

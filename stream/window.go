@@ -237,11 +237,15 @@ func PurgingTrigger[T any](t WindowTrigger[T]) WindowTrigger[T] {
 	}, nil}
 }
 
-// CustomTrigger is a trigger of the user's own; newFn makes one instance per subtask.
+// CustomTrigger is a trigger of the user's own; newFn makes a new instance at each call: one per subtask, and some that are only
+// looked at.
 func CustomTrigger[T any](newFn func() Trigger[T]) WindowTrigger[T] {
 	t := WindowTrigger[T]{newFn: newFn}
-	if newFn == nil {
+	switch {
+	case newFn == nil:
 		t.err = fmt.Errorf("CustomTrigger needs a function that makes the trigger")
+	case sameInstance(newFn(), newFn()):
+		t.err = fmt.Errorf("CustomTrigger: %s: each subtask needs its own", oneInstance)
 	}
 	return t
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
-// ProcessWindowFunction is a function over the records of a window, or over the one value that they were aggregated to. newFn makes one
-// instance per subtask; embed PlainWindow in functions that hold nothing to open, clear or close. Its methods, each of which returns an
+// ProcessWindowFunction is a function over the records of a window, or over the one value that they were aggregated to. newFn makes a
+// new instance at each call; embed PlainWindow in functions that hold nothing to open, clear or close. Its methods, each of which returns an
 // error: Open(rt *WindowRuntimeContext[K]), Process(ctx *WindowContext[K], values iter.Seq[V], out *Collector[R]), Clear(ctx *WindowContext[K]),
 // which removes what the function keeps of a window beside its WindowValueStates, and Close().
 type ProcessWindowFunction[K comparable, V, R any] = operator.ProcessWindowFunction[K, V, R]
@@ -233,7 +233,7 @@ func (w WindowedStream[K, T]) ReduceApply[R any](fn func(acc, v T) T, result fun
 // ReduceProcess is Reduce with a function that gets the result as the only element.
 func (w WindowedStream[K, T]) ReduceProcess[R any](fn func(acc, v T) T, newFn func() ProcessWindowFunction[K, T, R]) SingleOutputStreamOperator[R] {
 	w.s.env.need(fn != nil, "the function")
-	w.s.env.constructor(newFn != nil && !isNil(newFn()))
+	w.s.env.constructor(newFn != nil && w.s.env.made(newFn(), newFn()))
 	return windowed[K, T, R](w, "reduce process", operator.AggregateProcessWindow(w.spec,
 		func() operator.WindowFunctions[K, T, T, R] { return reducing[K, T, R](fn) }, func(acc *T) T { return *acc }, newFn))
 }
@@ -270,7 +270,7 @@ func (w WindowedStream[K, T]) Aggregate[A, V, R any](agg Aggregator[T, A, V], fn
 // AggregateProcess is Aggregate with a function that gets the result as the only element.
 func (w WindowedStream[K, T]) AggregateProcess[A, V, R any](agg Aggregator[T, A, V], newFn func() ProcessWindowFunction[K, V, R]) SingleOutputStreamOperator[R] {
 	w.s.env.aggregator(agg)
-	w.s.env.constructor(newFn != nil && !isNil(newFn()))
+	w.s.env.constructor(newFn != nil && w.s.env.made(newFn(), newFn()))
 	return windowed[K, T, R](w, "aggregate process", operator.AggregateProcessWindow(w.spec,
 		func() operator.WindowFunctions[K, T, A, R] { return aggregating[K, T, A, V, R](agg) },
 		func(acc *A) V { return agg.Result(*acc) }, newFn))
@@ -279,7 +279,7 @@ func (w WindowedStream[K, T]) AggregateProcess[A, V, R any](agg Aggregator[T, A,
 // Process keeps the records of each key and window and gives them to a function when the window is emitted. Sliding windows share their
 // records: those of a window come in the order of its slices, and of their arrival in a slice.
 func (w WindowedStream[K, T]) Process[R any](newFn func() ProcessWindowFunction[K, T, R]) SingleOutputStreamOperator[R] {
-	w.s.env.constructor(newFn != nil && !isNil(newFn()))
+	w.s.env.constructor(newFn != nil && w.s.env.made(newFn(), newFn()))
 	return windowed[K, T, R](w, "process", operator.ProcessWindow(w.spec, newFn))
 }
 

@@ -90,7 +90,7 @@ func TestEverythingThatDoesNotFitIsSaidAtOnce(t *testing.T) {
 		t.Fatalf("%d misfits, want 6:\n%s", len(got), strings.Join(got, "\n"))
 	}
 	contains(t, err.Error(), `"Window" (uid "totals") has max parallelism 256 in the job`, "stored with 128",
-		`(uid "removed") has state in the checkpoint but is not in the job`, "--allowNonRestoredState",
+		`(uid "removed") has state in the checkpoint but is not in the job`, "--allowNonRestoredState (execution.state-recovery.ignore-unclaimed-state=true)",
 		`"Map" (uid "mapper") has state in the checkpoint but keeps none`,
 		`"Process" (uid "was-keyed") has keyed state in the checkpoint but is not keyed`,
 		`vertex "Process" has parallelism 400, above its max parallelism, 256`,

@@ -414,7 +414,7 @@ func (j *engine) restore(c *metadata.Checkpoint) (savepoint.Assignment, graph.Jo
 	if c == nil {
 		return nil, g, nil
 	}
-	adopted, err := savepoint.Check(*c, g, false)
+	adopted, err := savepoint.Check(*c, g, config.AllowNonRestored.Value(g.Config))
 	if err != nil {
 		return nil, g, err
 	}

@@ -147,6 +147,25 @@ func TestASnapshotStartsAnotherHarness(t *testing.T) {
 	again.ExpectInAnyOrder(event{"a", 6}, event{"e", 7})
 }
 
+// State that no operator claims is told, with the key that leaves it behind.
+func TestASnapshotOfWhatIsGone(t *testing.T) {
+	program := func(uid string) func(in stream.DataStream[event]) stream.SingleOutputStreamOperator[event] {
+		return func(in stream.DataStream[event]) stream.SingleOutputStreamOperator[event] {
+			return in.KeyBy(keyOf).Process(newCounting).UID(uid)
+		}
+	}
+	h := streamtest.New(t, program("one"))
+	h.Push(event{"a", 5})
+	b := h.Snapshot()
+	const key = "execution.state-recovery.ignore-unclaimed-state"
+	if err := streamtest.New(t, program("other"), streamtest.FromSnapshot(b)).TryPush(event{"a", 1}); err == nil || !strings.Contains(err.Error(), key+"=true") {
+		t.Errorf("got %v, want %s", err, key)
+	}
+	again := streamtest.New(t, program("other"), streamtest.FromSnapshot(b), streamtest.Config(key, "true"))
+	again.Push(event{"a", 1})
+	again.Expect(event{"a", 1})
+}
+
 func TestAFailureNamesTheOperator(t *testing.T) {
 	h := streamtest.KeyedProcess(t, keyOf, newCounting)
 	err := h.TryPush(event{"a", 13})

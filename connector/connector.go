@@ -82,7 +82,8 @@ type Enumerator interface {
 	Start(ctx context.Context) error
 	// AddReader tells that a subtask's reader is up (again).
 	AddReader(subtask int)
-	// AddSplitsBack returns splits that were assigned to a failed reader after the last completed checkpoint.
+	// AddSplitsBack returns splits that were assigned to a failed reader after the last completed checkpoint, which are then free again.
+	// Nothing calls it today: when a reader fails, the enumerator is made again, too, from the same checkpoint.
 	AddSplitsBack(splits []Split, subtask int)
 	// HandleSplitRequest is called when a reader asks for a split (bounded, pull-style sources).
 	HandleSplitRequest(subtask int)
@@ -141,7 +142,8 @@ type Reader[T any] interface {
 	// Poll emits at most max records to out.
 	Poll(out Output[T], max int) (Status, error)
 	// Available returns a channel that receives (or is closed) when Poll may have something after NothingAvailable. The same
-	// channel may be returned each time; spurious wake-ups are fine.
+	// channel may be returned each time; spurious wake-ups are fine. It is for what the reader's own goroutines fetch: after a call of
+	// AddSplits, NoMoreSplits or HandleEvent, Poll is called in any case.
 	Available() <-chan struct{}
 	Snapshot(checkpointID int64) ([]Split, error)
 	CheckpointComplete(ctx context.Context, checkpointID int64) error
@@ -171,7 +173,7 @@ type Output[T any] interface {
 	Collect(v T, ts int64) error
 	// Split returns the output of one split, which has its own watermark; call it once per split and keep it.
 	Split(id string) SplitOutput[T]
-	// ReleaseSplit ends a split's part in the watermark.
+	// ReleaseSplit ends a split's part in the watermark: a split that is read to its end and not released holds it back.
 	ReleaseSplit(id string)
 }
 

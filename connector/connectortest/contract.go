@@ -3,6 +3,7 @@ package connectortest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/thalweg/thalweg/connector"
@@ -80,6 +81,11 @@ func (rd *readerRun[T]) took(st connector.Status) (busy bool) {
 	case connector.EndOfInput:
 		if !rd.noMore {
 			_ = rd.run.violated("end", "the reader of subtask %d says EndOfInput before NoMoreSplits: splits that come later would be lost", rd.sub)
+		}
+		for _, id := range slices.Sorted(maps.Keys(rd.outs)) {
+			if !rd.released[id] {
+				_ = rd.run.violated("split-ended", "the reader of subtask %d says EndOfInput and did not release split %q (Output.ReleaseSplit) when it was read to its end: it would hold the watermark back while others are read", rd.sub, id)
+			}
 		}
 		rd.ended = true
 	default:

@@ -31,7 +31,7 @@ type SinkRun[T any] struct {
 // SinkOptions vary an attempt.
 type SinkOptions struct {
 	Attempt int
-	// CommitLast makes the committers of all subtasks run after all writers are made where the contract allows it: subtasks start in
+	// Descending makes the committers of all subtasks run after all writers are made where the contract allows it: subtasks start in
 	// descending order, each committer directly before its writer.
 	Descending bool
 	// JobID is the job's, "connectortest" when it is empty; a job that is restored from another one's checkpoint has another.

@@ -17,6 +17,7 @@ package connectortest
 import (
 	"context"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,6 +117,11 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 		if rd == nil {
 			tb.Fatal(r.violated("reader", "Reader returned nil"))
 		}
+		for _, other := range r.readers {
+			if one(rd, other.r) {
+				tb.Fatal(r.violated("reader", "Reader returned the same reader for subtasks %d and %d; each needs its own", other.sub, sub))
+			}
+		}
 		if err := rd.Start(r.ctx); err != nil {
 			tb.Fatalf("start reader %d: %v", sub, err)
 		}
@@ -143,6 +149,12 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 		enum.AddReader(sub)
 	}
 	return r
+}
+
+// one reports whether both are one pointer to something that has a size.
+func one(a, b any) bool {
+	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
+	return v.Kind() == reflect.Pointer && v.Type() == w.Type() && v.Pointer() == w.Pointer() && v.Type().Elem().Size() > 0
 }
 
 // Logger writes to the test's log at warning level, until the test ends.

@@ -2,9 +2,11 @@ package connectortest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -48,15 +50,12 @@ func TestSource[T any](t *testing.T, s SourceSuite[T]) {
 
 func (s SourceSuite[T]) compare(tb testing.TB, got []T) {
 	tb.Helper()
-	want := slices.Clone(s.Want)
-	sort.Strings(want)
 	keys := make([]string, len(got))
 	for i, v := range got {
 		keys[i] = s.Key(v)
 	}
-	sort.Strings(keys)
-	if !slices.Equal(keys, want) {
-		tb.Fatalf("got %d records, want %d: %s", len(keys), len(want), firstDifference(keys, want))
+	if diff := difference(keys, s.Want); diff != "" {
+		tb.Fatalf("got %d records, want %d: %s", len(keys), len(s.Want), diff)
 	}
 }
 
@@ -123,18 +122,51 @@ func (s SourceSuite[T]) restores(tb testing.TB, seed uint64) {
 	s.order(tb, recs)
 }
 
-func firstDifference(got, want []string) string {
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(got):
-			return fmt.Sprintf("%q is missing", want[i])
-		case i >= len(want):
-			return fmt.Sprintf("%q is too much", got[i])
-		case got[i] != want[i]:
-			return fmt.Sprintf("got %q where %q was wanted", got[i], want[i])
+// difference says what is missing in got, what it has too often and what it should not have; the order does not matter.
+func difference(got, want []string) string {
+	n := map[string]int{}
+	for _, k := range want {
+		n[k]++
+	}
+	left := maps.Clone(n)
+	for _, k := range got {
+		left[k]--
+	}
+	var missing, again, unknown []string
+	for _, k := range slices.Sorted(maps.Keys(left)) {
+		switch d := left[k]; {
+		case d > 0:
+			missing = append(missing, slices.Repeat([]string{k}, d)...)
+		case d < 0 && n[k] == 0:
+			unknown = append(unknown, slices.Repeat([]string{k}, -d)...)
+		case d < 0:
+			again = append(again, slices.Repeat([]string{k}, -d)...)
 		}
 	}
-	return "no difference"
+	var parts []string
+	for _, p := range []struct {
+		what string
+		keys []string
+		of   int
+	}{{"missing", missing, len(want)}, {"again", again, len(got)}, {"not expected", unknown, len(got)}} {
+		if len(p.keys) > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %s (%d of %d)", p.what, some(p.keys), len(p.keys), p.of))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// some quotes the first few.
+func some(keys []string) string {
+	const most = 5
+	text := make([]string, 0, most+1)
+	for _, k := range keys[:min(most, len(keys))] {
+		text = append(text, strconv.Quote(k))
+	}
+	if len(keys) > most {
+		text = append(text, "...")
+	}
+	return strings.Join(text, ", ")
 }
 
 // SinkSuite describes a sink to TestSink.
@@ -191,10 +223,8 @@ func history[T any](tb testing.TB, t *testing.T, seed uint64, s SinkSuite[T]) {
 			}
 			return
 		}
-		w := slices.Clone(want)
-		sort.Strings(w)
-		if !slices.Equal(got, w) {
-			tb.Fatalf("committed %d records, want %d: %s", len(got), len(w), firstDifference(got, w))
+		if diff := difference(got, want); diff != "" {
+			tb.Fatalf("committed %d records, want %d: %s", len(got), len(want), diff)
 		}
 	}
 	for attempt := range 4 {

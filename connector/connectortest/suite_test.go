@@ -115,6 +115,11 @@ type outputs struct {
 	split func(connector.Output[string], string) connector.SplitOutput[string]
 }
 
+// holding releases no split.
+type holding struct{ connector.Output[string] }
+
+func (holding) ReleaseSplit(string) {}
+
 func (o outputs) Split(id string) connector.SplitOutput[string] { return o.split(o.Output, id) }
 
 func name(n int64) string { return fmt.Sprintf("%03d", n) }
@@ -186,7 +191,14 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			defer o.ReleaseSplit(id)
 			return o.Split(id)
 		}),
-		"split-output": output(func(o connector.Output[string], id string) connector.SplitOutput[string] { return o }),
+		"split-ended": reader(func(r *bentReader) {
+			in := r.Reader
+			r.poll = func(out connector.Output[string], max int) (connector.Status, error) {
+				return in.Poll(holding{out}, max)
+			}
+		}),
+		"the same reader for subtasks 0 and 1": shared(),
+		"split-output":                         output(func(o connector.Output[string], id string) connector.SplitOutput[string] { return o }),
 		"(100 times)": reader(func(r *bentReader) { // and does not look at the errors
 			r.poll = func(out connector.Output[string], max int) (connector.Status, error) {
 				for range max {
@@ -236,6 +248,32 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 				t.Errorf("a rule is told more than once: %s", got)
 			}
 		})
+	}
+}
+
+// shared gives all subtasks of an attempt one reader.
+func shared() bent {
+	var first connector.Reader[string]
+	return bent{reader: func(r connector.Reader[string]) connector.Reader[string] {
+		if first == nil {
+			first = &bentReader{Reader: r}
+		}
+		return first
+	}}
+}
+
+// The difference names what is missing, and what came again or was not asked for.
+func TestDifference(t *testing.T) {
+	for want, c := range map[string][2][]string{
+		"":                               {{"b", "a", "a"}, {"a", "b", "a"}},
+		`missing: "199", "399" (2 of 4)`: {{"1", "2"}, {"1", "199", "2", "399"}},
+		`again: "a" (1 of 3)`:            {{"a", "b", "a"}, {"a", "b"}},
+		`missing: "b" (1 of 2); again: "a" (1 of 3); not expected: "c" (1 of 3)`: {{"a", "c", "a"}, {"a", "b"}},
+		`not expected: "1", "2", "3", "4", "5", ... (6 of 6)`:                    {{"6", "5", "4", "3", "2", "1"}, nil},
+	} {
+		if got := difference(c[0], c[1]); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 
@@ -307,9 +345,9 @@ func TestWhatIsWrongWithSinksIsFound(t *testing.T) {
 		atLeastOnce bool
 	}{
 		"":                  {},
-		"is missing":        {s: store{loses: true}},
-		"is too much":       {s: store{early: true}},
-		"got \"r":           {s: store{twice: true}},
+		"missing: \"r":      {s: store{loses: true}},
+		"not expected: \"r": {s: store{early: true}},
+		"again: \"r":        {s: store{twice: true}},
 		"is missing, which": {s: store{loses: true}, atLeastOnce: true},
 	} {
 		t.Run(want, func(t *testing.T) {

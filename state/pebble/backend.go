@@ -197,15 +197,6 @@ const dbFolder = "db"
 
 func (b *Backend) dbDir() string { return filepath.Join(b.cfg.Dir, dbFolder) }
 
-// openDB opens a store of the backend's directory.
-func openDB(b *Backend, dir string, readOnly bool) (*pdb.DB, error) {
-	db, err := pdb.Open(dir, dbOptions(b, readOnly))
-	if err != nil {
-		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
-	}
-	return db, nil
-}
-
 // readMeta reads the meta key of a store.
 func readMeta(db *pdb.DB) (dbMeta, error) {
 	var m dbMeta
@@ -332,7 +323,9 @@ func (b *Backend) Close() error {
 	}
 	b.pending, b.sets = nil, nil
 	if b.db != nil {
-		errs = append(errs, b.db.Close())
+		if err := b.disk.died(); err == nil { // its locks may be held for ever
+			errs = append(errs, b.db.Close())
+		}
 		b.db = nil
 	}
 	if b.cache != nil {

@@ -32,11 +32,11 @@ type disk struct {
 	ended chan struct{} // closed by end
 
 	mu       sync.Mutex
-	live     bool          // the store is open: a fault of its manifest would end the process
 	changed  chan struct{} // closed and replaced at each change of the following
 	flush    error         // of the latest flush, nil when it succeeded
 	list     error         // of the latest write to the manifest
 	compact  error         // of the latest compaction, nil when it succeeded
+	dead     error         // after which the store cannot go on
 	last     error         // what FlushEnd told
 	failed   time.Time     // the latest fault; zero when all is well
 	told     time.Time     // the latest line of the log
@@ -49,11 +49,19 @@ func newDisk(below vfs.FS, dir string, log zerolog.Logger) *disk {
 	return &disk{FS: volatileFS{below}, dir: dir, log: log, pause: retryPause, ended: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// opened says that the store is open.
-func (d *disk) opened() {
+// die notes a fault after which the store does nothing any more, not even close.
+func (d *disk) die(err error) {
+	d.change(func() {
+		d.dead = err
+		d.fault(err)
+	})
+}
+
+// died is that fault, nil without one.
+func (d *disk) died() error {
 	d.mu.Lock()
-	d.live = true
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	return d.dead
 }
 
 // end ends all waiting: the store is about to close and its files are not needed any more.
@@ -70,6 +78,9 @@ func (d *disk) end() {
 func (d *disk) failure() (changed <-chan struct{}, flush, compact error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.dead != nil {
+		return d.changed, d.dead, d.dead
+	}
 	return d.changed, d.flush, d.compact
 }
 
@@ -88,7 +99,7 @@ func (d *disk) change(set func()) {
 	defer d.mu.Unlock()
 	was := d.failed
 	set()
-	if d.flush == nil && d.compact == nil && d.list == nil {
+	if d.flush == nil && d.compact == nil && d.list == nil && d.dead == nil {
 		d.failed = time.Time{}
 		if !was.IsZero() && !d.told.IsZero() {
 			d.log.Info().Str("dir", d.dir).Msg("local state can be written again")
@@ -166,21 +177,32 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 		d.rest() // the work that failed is tried again; reads and writes of the store go on meanwhile
 	}
 	f, err := d.FS.Create(name, c)
-	if err != nil || !strings.HasPrefix(d.PathBase(name), "MANIFEST-") || d.PathDir(name) != d.PathJoin(d.dir, dbFolder) {
+	if d.PathDir(name) != d.PathJoin(d.dir, dbFolder) {
 		return f, err
 	}
-	m := &manifest{File: f, d: d}
-	d.mu.Lock()
-	d.current = m
-	d.mu.Unlock()
-	return m, nil
+	switch base := d.PathBase(name); {
+	case strings.HasPrefix(base, "MANIFEST-"):
+		m := &manifest{File: f, d: d, create: func() (vfs.File, error) { return d.FS.Create(name, c) }}
+		if err != nil {
+			m.File = nil
+			m.fault(err)
+		}
+		d.mu.Lock()
+		d.current = m
+		d.mu.Unlock()
+		return m, nil
+	case strings.HasPrefix(base, "marker.") && err != nil: // says which manifest is the newest, for an Open that will not be
+		return noFile{}, nil
+	}
+	return f, err
 }
 
-// manifest is the store's list of files. Once the store is open its writes never fail: what the disk does not take waits in memory, some
-// hundred bytes for each flush. Nobody reads the file but a snapshot, which asks settled first.
+// manifest is the store's list of files. Its writes never fail, nor does making it: what the disk does not take waits in memory, some
+// hundred bytes for each flush. Nobody reads the file but a snapshot and who has opened the store, which ask settled first.
 type manifest struct {
-	vfs.File
-	d *disk
+	vfs.File // nil when it could not be made yet
+	d        *disk
+	create   func() (vfs.File, error)
 
 	mu     sync.Mutex
 	owed   []byte
@@ -189,12 +211,6 @@ type manifest struct {
 
 // Write implements vfs.File.
 func (m *manifest) Write(p []byte) (int, error) {
-	m.d.mu.Lock()
-	live := m.d.live
-	m.d.mu.Unlock()
-	if !live {
-		return m.File.Write(p)
-	}
 	m.mu.Lock()
 	m.owed = append(m.owed, p...)
 	m.mu.Unlock()
@@ -202,10 +218,39 @@ func (m *manifest) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Sync implements vfs.File: see volatileFS.
+func (m *manifest) Sync() error { return nil }
+
+// Preallocate implements vfs.File.
+func (m *manifest) Preallocate(int64, int64) error { return nil }
+
+// Close implements vfs.File.
+func (m *manifest) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.File == nil {
+		return nil
+	}
+	return m.File.Close()
+}
+
+func (m *manifest) fault(err error) {
+	m.faults++
+	m.d.change(func() { m.d.list = err; m.d.fault(err) })
+}
+
 // settle writes what is owed. It returns the number of faults until now.
 func (m *manifest) settle() (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.File == nil {
+		f, err := m.create()
+		if err != nil {
+			m.fault(err)
+			return m.faults, err
+		}
+		m.File = f
+	}
 	for len(m.owed) > 0 {
 		n, err := m.File.Write(m.owed)
 		m.owed = m.owed[n:]
@@ -213,8 +258,7 @@ func (m *manifest) settle() (int, error) {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
-			m.faults++
-			m.d.change(func() { m.d.list = err; m.d.fault(err) })
+			m.fault(err)
 			return m.faults, err
 		}
 	}
@@ -222,6 +266,12 @@ func (m *manifest) settle() (int, error) {
 	m.d.change(func() { m.d.list = nil })
 	return m.faults, nil
 }
+
+// noFile is an empty file that is not there.
+type noFile struct{ vfs.File }
+
+func (noFile) Sync() error  { return nil }
+func (noFile) Close() error { return nil }
 
 // settled makes sure that the manifest is whole. faults is the same number as long as it is.
 func (d *disk) settled() (faults int, err error) {

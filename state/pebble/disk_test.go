@@ -27,6 +27,7 @@ type fullFS struct {
 	vfs.FS
 	what string
 	full atomic.Bool
+	none atomic.Bool // nor can such files be made
 }
 
 type fullFile struct {
@@ -36,6 +37,9 @@ type fullFile struct {
 }
 
 func (f *fullFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.none.Load() && strings.Contains(filepath.Base(name), f.what) {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC}
+	}
 	file, err := f.FS.Create(name, c)
 	if err != nil || !strings.Contains(filepath.Base(name), f.what) {
 		return file, err
@@ -189,6 +193,59 @@ func TestFullDisk(t *testing.T) {
 			c.open()
 			for _, k := range []int64{0, 99, 1000, 1004} {
 				if v, ok, err := c.table.Get(state.KeyOf(c.keys, k, 8), 0); err != nil || !ok || len(v) != 100 {
+					t.Errorf("key %d: %d bytes, %v, %v", k, len(v), ok, err)
+				}
+			}
+		})
+	}
+}
+
+// A store that cannot be opened for want of space says so, whichever of its files has none; it opens when there is space again.
+func TestFullDiskOpening(t *testing.T) {
+	for _, what := range []string{"MANIFEST", ".dbtmp", ".log", ".sst"} {
+		t.Run(what, func(t *testing.T) {
+			c := newDiskCase(t, what, pebble.Options{MemoryBytes: 8 << 20})
+			var h state.Handle
+			for k := range int64(12) { // several tables, which are merged
+				if err := c.put(k, 1000); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				if h, err = c.snapshot(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, full := range []*atomic.Bool{&c.fs.full, &c.fs.none} {
+				full.Store(true)
+				for range 5 {
+					cfg := c.config(h)
+					c.full(func() {
+						b, err := pebble.NewWithOptions(cfg, pebble.Options{MemoryBytes: 8 << 20}.On(c.fs))
+						if err == nil { // what is full is not needed to open it
+							if err := b.Close(); err != nil && !errors.Is(err, syscall.ENOSPC) {
+								t.Error(err)
+							}
+							return
+						}
+						if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "no space left on "+cfg.Dir) {
+							t.Error(err)
+						}
+					})
+				}
+				full.Store(false)
+			}
+			b, err := pebble.New(c.config(h))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close() //nolint:errcheck // read only
+			c.b = b
+			c.open()
+			for k := range int64(12) {
+				if v, ok, err := c.table.Get(state.KeyOf(c.keys, k, 8), 0); err != nil || !ok || len(v) != 1000 {
 					t.Errorf("key %d: %d bytes, %v, %v", k, len(v), ok, err)
 				}
 			}

@@ -79,7 +79,7 @@ func (o Options) withDefaults(cfg state.Config) (Options, error) {
 }
 
 // dbOptions are Pebble's own. There is no write-ahead log: the checkpoint is the log.
-func dbOptions(b *Backend, readOnly bool) *pdb.Options {
+func dbOptions(b *Backend, readOnly bool, open *opening) *pdb.Options {
 	o, d := b.opts, b.disk
 	p := &pdb.Options{
 		Cache:                       b.cache.(*pdb.Cache),
@@ -87,7 +87,7 @@ func dbOptions(b *Backend, readOnly bool) *pdb.Options {
 		ReadOnly:                    readOnly,
 		FormatMajorVersion:          pdb.FormatNewest,
 		FS:                          d,
-		Logger:                      logger{b.cfg.Logger},
+		Logger:                      logger{b.cfg.Logger, open},
 		MemTableSize:                uint64(o.MemTableBytes),
 		EventListener:               listener(d),
 		MemTableStopWritesThreshold: 1 << 20, // Backend.apply waits, since Pebble's waiting cannot be ended
@@ -105,15 +105,17 @@ func dbOptions(b *Backend, readOnly bool) *pdb.Options {
 }
 
 // logger gives Pebble's messages to zerolog.
-type logger struct{ log zerolog.Logger }
+type logger struct {
+	log  zerolog.Logger
+	open *opening
+}
 
 func (l logger) Infof(format string, args ...any)  { l.log.Debug().Msgf(format, args...) }
 func (l logger) Errorf(format string, args ...any) { l.log.Error().Msgf(format, args...) }
 
-// Fatalf is called for faults after which the store cannot go on, such as a manifest that cannot be written. It must not return.
+// Fatalf is called for faults after which the store cannot go on, such as a manifest that cannot be made. It must not return.
 func (l logger) Fatalf(format string, args ...any) {
-	l.log.Error().Msgf(format, args...)
-	panic(fmt.Sprintf("pebble: "+format, args...))
+	l.open.fatal(fmt.Errorf("pebble: "+format, args...))
 }
 
 // volatileFS leaves out every sync: the files need not survive the machine, since recovery starts from a checkpoint. Only SyncTo is left,

@@ -61,7 +61,9 @@ func (b *Backend) start() error {
 		return err
 	}
 	b.db = &pebbleStore{DB: db, finder: finder{every: b.opts.lookups, cache: b.opts.BlockCacheBytes}}
-	b.disk.opened()
+	if _, err := b.disk.settled(); err != nil {
+		return fmt.Errorf("pebble: open %s: %w", b.dbDir(), err)
+	}
 	if whole {
 		return b.adopt(native[0])
 	}
@@ -335,7 +337,7 @@ func (c *copier) add(ctx context.Context, key, value []byte) error {
 		if err != nil {
 			return err
 		}
-		opts := dbOptions(c.b, false)
+		opts := dbOptions(c.b, false, nil)
 		opts.EnsureDefaults()
 		c.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), opts.MakeWriterOptions(0, raw(c.b).TableFormat()))
 	}

@@ -134,7 +134,7 @@ func planText(err error, errout string) string {
 		return text
 	}
 	if text == "" {
-		return err.Error()
+		text = "it ended by itself, without a word, before stream.Main had its graph (os.Exit, runtime.Goexit?)"
 	}
 	return err.Error() + ": " + text
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/thalweg/thalweg/am/control"
 	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/staging/artifact"
 	"github.com/thalweg/thalweg/stream"
@@ -28,8 +29,12 @@ import (
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 )
 
-// TestMain is also a job: the command line runs this binary as its artifact.
+// TestMain is also a job: the command line runs this binary as its artifact. And it is the command line, for who wants to kill that.
 func TestMain(m *testing.M) {
+	if os.Getenv(clientRole) != "" && os.Getenv(rpc.EnvConfig) == "" {
+		c := newCLI(os.Stdout, os.Stderr, func(string) string { return "" })
+		os.Exit(c.execute(context.Background(), c.root(), os.Args[1:]))
+	}
 	if os.Getenv(rpc.EnvRole) == rpc.RolePlan {
 		stream.Main("job", func(env *stream.Environment) error {
 			if slices.Contains(env.Args(), "bad") {
@@ -42,6 +47,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(rpc.EnvConfig) != "" { // run here
 		b, err := os.ReadFile(os.Getenv(rpc.EnvConfig))
 		fmt.Println("config", string(b), err, "args", os.Args[1:])
+		if slices.Contains(os.Args, "stay") {
+			fmt.Println(process.Self())
+			time.Sleep(time.Minute)
+		}
 		if slices.Contains(os.Args, "fail") {
 			os.Exit(7)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/thalweg/thalweg/am"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/staging/artifact"
@@ -28,7 +30,7 @@ const programRefuses = 2
 
 // runLocal runs the program as a child, with its output as ours. Its exit code is ours.
 func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path string, args []string) error {
-	dir, err := os.MkdirTemp("", "thalweg-local-")
+	dir, err := process.Folder("", "thalweg-run-")
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
@@ -53,6 +55,11 @@ func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path strin
 	cmd.Env = append(os.Environ(), rpc.EnvConfig+"="+file, "THALWEG_LOG_LEVEL="+localLevel(c.getenv, cfg))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // Ctrl-C reaches the whole group already; SIGTERM to us must be passed on
 	cmd.WaitDelay = localGrace
+	// A program that outlives us when we are killed would go on beside the one that is started again from its checkpoint. The kernel looks at
+	// the thread that started it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {

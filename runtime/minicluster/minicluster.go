@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/runtime/dispatcher"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
@@ -111,7 +112,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 // makeDir makes the cluster's folder in the first usable one of io.tmp.dirs, or in the system's temporary folder.
 func makeDir(dirs []string) (string, error) {
 	if len(dirs) == 0 {
-		d, err := os.MkdirTemp("", "thalweg-local-")
+		d, err := process.Folder("", "thalweg-local-")
 		if err != nil {
 			return "", fmt.Errorf("minicluster: start: %w; choose another folder with %s", err, config.TmpDirs.Key)
 		}
@@ -124,7 +125,7 @@ func makeDir(dirs []string) (string, error) {
 			err = os.MkdirAll(dir, 0o750)
 		}
 		if err == nil {
-			dir, err = os.MkdirTemp(dir, "thalweg-local-")
+			dir, err = process.Folder(dir, "thalweg-local-")
 		}
 		if err == nil {
 			return dir, nil

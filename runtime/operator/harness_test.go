@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sort"
+	"sync"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -20,6 +21,7 @@ import (
 
 // services are a task's services with a clock that tests move.
 type services struct {
+	mu      sync.Mutex // of mails
 	now     int64
 	blocked int64
 	mails   []func() error
@@ -31,7 +33,12 @@ type services struct {
 	sent   [][]byte
 }
 
-func (s *services) Post(fn func() error)                   { s.mails = append(s.mails, fn) }
+func (s *services) Post(fn func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mails = append(s.mails, fn)
+}
+
 func (s *services) Now() int64                             { return s.now }
 func (s *services) Backpressured() int64                   { return s.blocked }
 func (s *services) Fail(err error)                         { s.failed = err }

@@ -47,7 +47,7 @@ func (l *ProcessLauncher) Launch(ctx context.Context, spec LaunchSpec) (Process,
 // Start forks the program at path in a role and serves its control socket. It is also how the coordinator process is started, through
 // StartWith.
 func (l *ProcessLauncher) Start(path, role string, cfg rpc.ProcessConfig) (Process, error) {
-	p := &process{links: make(chan rpc.WorkerLink, 1), ended: make(chan struct{})}
+	p := &workerProcess{links: make(chan rpc.WorkerLink, 1), ended: make(chan struct{})}
 	sockDir, sock, err := SocketPath()
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (l *ProcessLauncher) Start(path, role string, cfg rpc.ProcessConfig) (Proce
 	return p, nil
 }
 
-type process struct {
+type workerProcess struct {
 	proc    *Forked
 	server  *rpc.SocketServer
 	sockDir string
@@ -84,12 +84,12 @@ type process struct {
 	exit    Exit
 }
 
-func (p *process) close() {
+func (p *workerProcess) close() {
 	p.server.Close()
 	_ = os.RemoveAll(p.sockDir) // a leftover of a few bytes in the temporary folder
 }
 
-func (p *process) Link(ctx context.Context) (rpc.WorkerLink, error) {
+func (p *workerProcess) Link(ctx context.Context) (rpc.WorkerLink, error) {
 	select {
 	case l := <-p.links:
 		return l, nil
@@ -105,10 +105,10 @@ func (p *process) Link(ctx context.Context) (rpc.WorkerLink, error) {
 	}
 }
 
-func (p *process) PID() int                 { return p.proc.PID() }
-func (p *process) Stop(grace time.Duration) { p.proc.Stop(grace) }
+func (p *workerProcess) PID() int                 { return p.proc.PID() }
+func (p *workerProcess) Stop(grace time.Duration) { p.proc.Stop(grace) }
 
-func (p *process) Wait() Exit {
+func (p *workerProcess) Wait() Exit {
 	<-p.ended
 	select {
 	case l := <-p.links: // connected, and nobody took it

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
@@ -87,7 +88,7 @@ func privateDir(d string) (string, error) {
 	if err := os.MkdirAll(d, 0o750); err != nil {
 		return "", fmt.Errorf("taskmanager: local folder %s: %w", d, err)
 	}
-	p, err := os.MkdirTemp(d, "thalweg-tm-")
+	p, err := process.Folder(d, "thalweg-tm-")
 	if err != nil {
 		return "", fmt.Errorf("taskmanager: local folder %s: %w", d, err)
 	}

@@ -134,6 +134,9 @@ func planText(err error, errout string) string {
 		return text
 	}
 	if text == "" {
+		if exit == nil || exit.ExitCode() < 0 { // a signal
+			return err.Error()
+		}
 		text = "it ended by itself, without a word, before stream.Main had its graph (os.Exit, runtime.Goexit?)"
 	}
 	return err.Error() + ": " + text

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/rpc"
 )
 
@@ -27,19 +29,20 @@ func ask(t *testing.T, script string) (string, error) {
 }
 
 func TestPlan(t *testing.T) {
-	name, err := ask(t, `test "$THALWEG_ROLE" = plan && test "$EXTRA" = 1 && grep -q '"jobId":"00"' "$THALWEG_CONFIG" && echo noise && echo "{\"name\":\"$1\",\"protocol\":1}" >&3`)
+	name, err := ask(t, `test "$THALWEG_ROLE" = plan && test "$EXTRA" = 1 && grep -q '"jobId":"00"' "$THALWEG_CONFIG" && echo noise && echo "{\"name\":\"$1\",\"protocol\":`+strconv.Itoa(version.Protocol)+`}" >&3`)
 	if err != nil || name != "a b" {
 		t.Errorf("%q, %v", name, err)
 	}
 	for want, script := range map[string]string{
-		"no topic given":            "echo 'job: no topic given' >&2; exit 2",
-		"exit status 3: ouch":       "echo ouch >&2; exit 3",
-		"signal: killed":            "kill -9 $$",
-		"must call stream.Main":     "echo hello >&3",
-		"what it wrote is no graph": "exit 0",
-		"line 1\nline 2":            "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
+		"no topic given":      "echo 'job: no topic given' >&2; exit 2",
+		"exit status 3: ouch": "echo ouch >&2; exit 3",
+		"signal: killed":      "kill -9 $$",
+		"exit status 4: it ended by itself, without a word":          "exit 4",
+		"must call stream.Main":                                      "echo hello >&3",
+		"what it wrote is no graph":                                  "exit 0",
+		"line 1\nline 2":                                             "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
 		"graph: job: build: flag -x is unknown\nUsage of job:\n  -y": "echo 'flag -x is unknown' >&2; echo 'Usage of job:' >&2; echo '  -y' >&2; echo 'job: build: flag -x is unknown' >&2; exit 2",
-		"...\nline 40": "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
+		"...\nline 40":                                               "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
 	} {
 		_, err := ask(t, script)
 		var p *PlanError

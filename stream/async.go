@@ -10,13 +10,22 @@ import (
 )
 
 // AsyncFunction answers records by waiting for something else, many at once. newFn makes a new instance at each call; Async makes one of a
-// plain function. Its methods: Open(rt *TaskContext) error, Invoke(ctx context.Context, v T) ([]R, error), Close() error. It may also have those of
-// AsyncTimeout: OnTimeout(v T) ([]R, error) gives the results of a record whose time is up.
-type (
-	AsyncFunction[T, R any] = operator.AsyncFunction[T, R]
-	AsyncTimeout[T, R any]  = operator.AsyncTimeout[T, R]
-	AsyncRetry[R any]       = operator.AsyncRetry[R]
-)
+// plain function. Its methods: Open(rt *TaskContext) error, Invoke(ctx context.Context, v T) ([]R, error), Close() error. It may also have that of
+// AsyncTimeout.
+type AsyncFunction[T, R any] = operator.AsyncFunction[T, R]
+
+// AsyncTimeout is what an AsyncFunction may have, too: OnTimeout(v T) ([]R, error) gives the results of a record whose time is up. Without
+// it, or when it returns an error, the task fails.
+type AsyncTimeout[T, R any] = operator.AsyncTimeout[T, R]
+
+// AsyncRetry says when Invoke is called again for a record; RetryFixed and RetryExponential make one, whose OnResult and OnError may be set.
+// Its fields:
+//   - MaxAttempts int: in all, the first included; the last one's outcome counts
+//   - Delay func(attempts int) time.Duration: before the next attempt, after so many
+//   - OnResult func(results []R) bool: whether these results are to be tried again; nil for none
+//   - OnError func(err error) bool: whether this error is; nil for every one, or for none when OnResult is set
+//   - Err error: a mistake of who made it, told when the graph is built
+type AsyncRetry[R any] = operator.AsyncRetry[R]
 
 // AsyncOptions are the settings of OrderedWait and UnorderedWait.
 type AsyncOptions[R any] struct {

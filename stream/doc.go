@@ -16,6 +16,9 @@
 // does no I/O and uses no clock, no random numbers and no iteration over maps to decide what to build. Functions given to the graph are
 // shared by the subtasks of a process: those with state of their own are given as constructors.
 //
+// Contexts, states and interfaces of functions are aliases, of which go doc knows no methods: their comments list them, and
+// `go doc github.com/thalweg/thalweg/runtime/operator.KeyedContext.RegisterEventTimeTimer` tells more of one.
+//
 // For each kind of function and operator there is an example, which is a test: example_*_test.go.
 //
 // Mistakes in a graph (a type that cannot be encoded, a UID used twice) are collected with the file and line of the call and returned

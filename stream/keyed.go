@@ -78,12 +78,21 @@ type KeyedProcessFunction[K comparable, T, R any] = operator.KeyedProcessFunctio
 
 // RuntimeContext, KeyedContext and Timer are what a KeyedProcessFunction works with.
 type (
-	// RuntimeContext is given to Open, where a function opens its state: ValueState[V](name, opts...), ListState[V](name, opts...),
-	// MapState[UK, V](name, opts...), ReducingState[V](name, fn, opts...), AggregatingState[T, A, R](name, aggregator, opts...). It also has
-	// the methods of TaskContext; operator state is opened by rt.TaskContext.ListState.
+	// RuntimeContext is given to Open, where a function opens its state. opts are StateOptions (WithTTL):
+	//   - ValueState[V](name, opts...) (ValueState[V], error)
+	//   - ListState[V](name, opts...) (ListState[V], error)
+	//   - MapState[UK, V](name, opts...) (MapState[UK, V], error)
+	//   - ReducingState[V](name, fn func(a, b V) V, opts...) (ReducingState[V], error)
+	//   - AggregatingState[T, A, R](name, aggregator, opts...) (AggregatingState[T, R], error)
+	//
+	// It also has the methods of TaskContext; operator state is opened by rt.TaskContext.ListState.
 	RuntimeContext[K comparable] = operator.RuntimeContext[K]
-	// KeyedContext has Key(), RegisterEventTimeTimer(t), RegisterProcessingTimeTimer(t), DeleteEventTimeTimer(t) and
-	// DeleteProcessingTimeTimer(t), and the methods of ProcessContext; Timestamp is the timer's time in OnTimer.
+	// KeyedContext is given with each record and timer:
+	//   - Key() K
+	//   - RegisterEventTimeTimer(t time.Time) error, DeleteEventTimeTimer(t time.Time) error
+	//   - RegisterProcessingTimeTimer(t time.Time) error, DeleteProcessingTimeTimer(t time.Time) error
+	//
+	// It also has the methods of ProcessContext; Timestamp is the timer's time in OnTimer.
 	KeyedContext[K comparable] = operator.KeyedContext[K]
 	// Timer has the fields At time.Time and EventTime bool; it is one in processing time else.
 	Timer = operator.Timer

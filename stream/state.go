@@ -28,7 +28,8 @@ type (
 	StateTTLConfig = operator.StateTTLConfig
 	// BroadcastState has the methods of ReadOnlyBroadcastState, and Put(k, v), PutAll(m), Remove(k), Clear().
 	BroadcastState[K comparable, V any] = operator.BroadcastState[K, V]
-	// ReadOnlyBroadcastState has Get(k) (v V, found bool), Contains(k) bool, Len() int, ForEach(func(k K, v V) error) error.
+	// ReadOnlyBroadcastState has Get(k) (v V, found bool), Contains(k) bool, Len() int, ForEach(func(k K, v V) error) error,
+	// All() iter.Seq2[K, V].
 	ReadOnlyBroadcastState[K comparable, V any] = operator.ReadOnlyBroadcastState[K, V]
 )
 

@@ -87,7 +87,13 @@ func (f *ruled) OnTimer(ctx *KeyedReadOnlyContext[string], tm Timer, out *Collec
 		return err
 	}
 	sum, _, err := f.sum.Value()
-	out.Collect(fmt.Sprintf("timer %s %d %d %d", ctx.Key(), tm.At.UnixMilli(), sum, rules.Len()))
+	n := 0
+	for sub, rule := range rules.All() {
+		if rule.Sub == sub {
+			n++
+		}
+	}
+	out.Collect(fmt.Sprintf("timer %s %d %d %d", ctx.Key(), tm.At.UnixMilli(), sum, n))
 	return err
 }
 

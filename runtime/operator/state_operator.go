@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -210,6 +211,9 @@ func (s ReadOnlyBroadcastState[UK, V]) ForEach(fn func(k UK, v V) error) error {
 	}
 	return nil
 }
+
+// All ranges over the entries, in no order.
+func (s ReadOnlyBroadcastState[UK, V]) All() iter.Seq2[UK, V] { return maps.All(s.s.m) }
 
 // Put sets an entry.
 func (s BroadcastState[UK, V]) Put(k UK, v V) { s.s.m[s.s.key.Clone(k)] = s.s.value.Clone(v) }

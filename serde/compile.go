@@ -365,6 +365,9 @@ func (c *compiler) emitKind(pr *program, t reflect.Type, off uintptr, path strin
 		return Schema{Kind: "pointer", Elem: &s}
 	case reflect.Struct:
 		return c.emitStruct(pr, t, off, path, old)
+	case reflect.Interface:
+		c.fail(path, "%s (interface) cannot be encoded, since it does not tell what to decode: take a concrete type, or give a codec of it to serde.Register", t)
+		return Schema{}
 	default:
 		c.fail(path, "%s (%s) cannot be encoded", t, k)
 		return Schema{}

@@ -251,7 +251,7 @@ func TestRefused(t *testing.T) {
 	_, err = For[sneaky]()
 	check(err, "hidden")
 	_, err = For[any]()
-	check(err, "interface")
+	check(err, "interface", "take a concrete type", "serde.Register")
 	_, err = ForKey[struct{ At time.Time }]()
 	check(err, "At", "UnixMilli")
 	_, err = ForKey[struct{ P *int }]()

@@ -107,8 +107,11 @@ func (g *JobGraph) Slots() int {
 func (g *JobGraph) Tree() string {
 	var b bytes.Buffer
 	number := map[VertexID]int{}
-	ops, groups := 0, map[string]bool{}
+	ops, groups, names := 0, map[string]bool{}, map[string]int{}
 	for i, v := range g.Vertices {
+		for _, o := range v.Operators {
+			names[o.Name]++
+		}
 		number[v.ID] = i + 1
 		ops += len(v.Operators)
 		groups[v.SlotSharingGroup] = true
@@ -136,7 +139,7 @@ func (g *JobGraph) Tree() string {
 			}
 			b.WriteByte('\n')
 		}
-		v.tree(&b, 0, "   ", "")
+		v.tree(&b, 0, "   ", "", names)
 	}
 	return b.String()
 }
@@ -166,11 +169,19 @@ func (v *Vertex) twoInputs() bool {
 	return false
 }
 
-// tree writes operator i of the chain and what is chained to it.
-func (v *Vertex) tree(b *bytes.Buffer, i int, indent, branch string) {
+// tree writes operator i of the chain and what is chained to it. names counts the operators of each name: those that share one are told apart
+// by the line of their call.
+func (v *Vertex) tree(b *bytes.Buffer, i int, indent, branch string, names map[string]int) {
 	o := &v.Operators[i]
-	fmt.Fprintf(b, "%s%s%s", indent, branch, o.contents())
-	if notes := o.notes(); len(notes) > 0 {
+	fmt.Fprintf(b, "%s%s%s", indent, branch, o.Name)
+	if o.Description != "" {
+		fmt.Fprintf(b, " - %s", o.Description)
+	}
+	notes := o.notes()
+	if names[o.Name] > 1 && o.CallSite != "" {
+		notes = append(notes, o.CallSite)
+	}
+	if len(notes) > 0 {
 		fmt.Fprintf(b, "  (%s)", strings.Join(notes, "; "))
 	}
 	b.WriteByte('\n')
@@ -188,9 +199,9 @@ func (v *Vertex) tree(b *bytes.Buffer, i int, indent, branch string) {
 	}
 	for k, j := range next {
 		if k < len(next)-1 {
-			v.tree(b, j, indent, "|- ")
+			v.tree(b, j, indent, "|- ", names)
 		} else {
-			v.tree(b, j, indent, "`- ")
+			v.tree(b, j, indent, "`- ", names)
 		}
 	}
 }

@@ -46,6 +46,21 @@ func TestPlanInFlinksForm(t *testing.T) {
 	}
 }
 
+// Operators that share a name are told apart by the line of their call.
+func TestTreeTellsEqualNamesApart(t *testing.T) {
+	src := &Node{Kind: "source", Name: "Source: orders", Source: true, OutType: "order", OutImpl: 1, CallSite: "main.go:10"}
+	one := &Node{Kind: "sink", Name: "Sink: Unnamed", In: []Edge{{From: src}}, CallSite: "main.go:11"}
+	other := &Node{Kind: "sink", Name: "Sink: Unnamed", UID: "out", In: []Edge{{From: src}}, CallSite: "main.go:12"}
+	p, err := Translate(&StreamGraph{Name: "job", Nodes: []*Node{src, one, other}}, Options{Parallelism: 1, Chaining: true, ChainAcross: true, DefaultMax: func(int) int { return 128 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "   Source: orders\n   |- Sink: Unnamed  (main.go:11)\n   `- Sink: Unnamed  (uid out; main.go:12)\n"
+	if got := p.Graph.Tree(); !strings.HasSuffix(got, want) {
+		t.Errorf("tree:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 func TestTree(t *testing.T) {
 	want := `job: STREAMING, 7 operators in 4 tasks, 4 slots
 
@@ -64,7 +79,7 @@ func TestTree(t *testing.T) {
 4  parallelism 2, max parallelism 128, slot sharing group default
    <- REBALANCE from 2 Window (first input)
    <- BROADCAST from 3 Source: rules (second input)
-   apply the rules -> alerts
+   Apply - apply the rules -> alerts
    ` + "`" + `- Sink: out
 `
 	if got := diamond(t).Tree(); got != want {

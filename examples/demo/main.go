@@ -228,23 +228,29 @@ func progress(ctx context.Context, n *counts, restURL <-chan string) {
 	}
 	fmt.Printf("REST and status page: %s\n", url)
 	tty := term.IsTerminal(int(os.Stdout.Fd()))
-	every := 5 * time.Second
+	lines := 5 // seconds between two
 	if tty {
-		every = time.Second
+		lines = 1
 	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for {
+	// The job's metrics are a second old: what came in since is no lag.
+	var before, now int64
+	for second := 1; ; second++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		before, now = now, n.in.Load()
+		if second%lines != 0 {
+			continue
+		}
 		s, err := status(ctx, url)
 		if err != nil {
 			continue // the job is starting or ending
 		}
-		text := fmt.Sprintf("%s: %d records in, %d totals out, lag %d, last checkpoint %s", s.state, s.in, n.totals.Load(), max(0, n.in.Load()-s.in), s.checkpoint)
+		text := fmt.Sprintf("%s: %d records in, %d totals out, lag %d, last checkpoint %s", s.state, s.in, n.totals.Load(), max(0, before-s.in), s.checkpoint)
 		if tty {
 			fmt.Printf("\r%s%s", text, clearLine())
 		} else {

@@ -134,6 +134,10 @@ type TimersDesc[K comparable] struct {
 type Backend interface {
 	Range() Range
 	MaxParallelism() int
+	// Opened says that every state is open. What was restored and is not is carried along: it is in each later snapshot as it was, with its
+	// name, its schemas and its key groups, and can still be opened. Opened tells what that is, without what is empty; the first Snapshot does
+	// the same if nobody called it before.
+	Opened() ([]Unopened, error)
 	// Snapshot runs the synchronous part (milliseconds) and returns the asynchronous one. Canonical asks for the form that every
 	// backend can read (savepoints); otherwise the backend's native form (incremental where it has one).
 	Snapshot(checkpointID int64, canonical bool) (Snapshot, error)
@@ -144,6 +148,13 @@ type Backend interface {
 	// Size estimates bytes held.
 	Size() int64
 	Close() error
+}
+
+// Unopened is restored state that nobody has opened.
+type Unopened struct {
+	Name    string
+	Entries int64 // -1 when unknown
+	Bytes   int64 // estimated
 }
 
 // Snapshot is the asynchronous part of a snapshot. Exactly one of Write and Discard is called, from any goroutine.

@@ -303,7 +303,10 @@ func (s *Snapshot) scan(ctx context.Context, st State, rng state.Range, fn func(
 			var err error
 			switch meta := h.Tables[at]; h.Format {
 			case canonical.Format:
-				err = s.scanCanonical(ctx, st, rng, h, func(e *canonical.Entry) error { return fn(meta, e) })
+				err = s.scanCanonical(ctx, st, rng, h, func(e *canonical.Entry) error {
+					meta.Value = *e.Schema
+					return fn(meta, e)
+				})
 			case pebble.Format:
 				var b *pebble.Backend
 				if b, err = s.open(ctx, place{st.op.ID, i, j}, st.op.MaxParallelism, h); err != nil {

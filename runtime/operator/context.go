@@ -72,6 +72,8 @@ type Context struct {
 	keyed         state.Backend
 	keyEnds       []keyEnd
 	claims        map[claimed]claim // names of user state that are taken
+	opened        bool              // Open has returned
+	carried       carriedLists
 	wrongKey      func(key string) error
 	subtaskStates map[string]subtaskState
 }

@@ -151,6 +151,7 @@ type harness[T, R any] struct {
 	side  func() map[string]any // side outputs of a subtask; nil for none
 	input func(Operator) Receiver[T]
 	tally tally // of all subtasks, over restarts
+	log   zerolog.Logger
 }
 
 func (h *harness[T, R]) counted(name string) int64 {
@@ -181,7 +182,7 @@ func newInputHarness[T, R any](t testing.TB, f Factory, backend string, parallel
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}, side: side, input: input, tally: tally{}}
+	h := &harness[T, R]{t: t, f: f, max: 128, dir: dir, hash: hash, conf: config.Configuration{"state.backend.type": backend}, reg: &fs.Registry{}, side: side, input: input, tally: tally{}, log: zerolog.Nop()}
 	mem.Register(h.reg)
 	h.open(parallelism, nil)
 	return h
@@ -193,7 +194,7 @@ func (h *harness[T, R]) open(parallelism int, restore []metadata.Subtask) {
 	h.tasks = nil
 	for i := range parallelism {
 		svc := &services{now: h.now}
-		ctx := &Context{Services: svc, Name: "op", Subtask: i, Parallelism: parallelism, MaxParallelism: h.max, Config: h.conf, Logger: zerolog.Nop(),
+		ctx := &Context{Services: svc, Name: "op", Subtask: i, Parallelism: parallelism, MaxParallelism: h.max, Config: h.conf, Logger: h.log,
 			Metrics: h.tally, Mark: &Marker{}, StateDir: h.dir + "/" + string(rune('a'+h.id%26)) + string(rune('a'+i)), StateMemory: 32 << 20,
 			StateSource: storage.NewSource(h.reg), Checkpointing: true}
 		if h.side != nil {
@@ -207,7 +208,7 @@ func (h *harness[T, R]) open(parallelism int, restore []metadata.Subtask) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		if err := op.Open(context.Background()); err != nil {
+		if err := Open(context.Background(), op, ctx); err != nil {
 			h.t.Fatal(err)
 		}
 		h.tasks = append(h.tasks, &instance[T, R]{op: op, in: h.input(op), out: out, svc: svc, ctx: ctx, part: i, of: parallelism})
@@ -266,7 +267,7 @@ func (h *harness[T, R]) restart(parallelism int, canonical bool) {
 	op := metadata.Operator{Parallelism: len(h.tasks), MaxParallelism: h.max}
 	sink := storage.NewSink(h.reg, "mem://test/cp/chk-1", "mem://test/cp/shared", 1<<10)
 	for _, i := range h.tasks {
-		s, err := i.op.Snapshot(Barrier{ID: h.id, Canonical: canonical})
+		s, err := Take(i.op, i.ctx, Barrier{ID: h.id, Canonical: canonical})
 		if err != nil {
 			h.t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ type keyLister[K comparable] interface {
 	keys() ([]state.Key[K], error)
 }
 
-// claim notes that a state is opened, and refuses a name that is open as something else. Each scope has names of its own. That, as
+// claim notes that a state is opened, and refuses a name that is open as something else, and a new one when Open has returned. Each scope has names of its own. That, as
 // everything that is wrong with the way in which the program opens a state, is met again by every restart.
 func (c *Context) claim(name, what string, of scope, ttl *StateTTLConfig) error {
 	if name == "" {
@@ -42,6 +42,9 @@ func (c *Context) claim(name, what string, of scope, ttl *StateTTLConfig) error 
 	}
 	n, key := claim{what, ttl, userSite()}, claimed{name, of}
 	old, ok := c.claims[key]
+	if !ok && c.opened {
+		return lasting("state %q, opened at %s: Open has returned; open it in Open: a subtask that sees no record would not open it, and what is opened later is not restored with the others", name, n.site)
+	}
 	if !ok {
 		c.claims[key] = n
 		return nil
@@ -136,7 +139,7 @@ func openTable[K comparable, V any](c *Context, desc state.TableDesc[K, V]) (sta
 		return nil, err
 	}
 	name := desc.Name
-	desc.Name, desc.Verify = "user-"+name, verifyKeys(c, desc.Key)
+	desc.Name, desc.Verify = userPrefix+name, verifyKeys(c, desc.Key)
 	t, err := backend.OpenTable(b, desc)
 	if err != nil {
 		return nil, c.restoring(fmt.Sprintf("state %q", name), err)

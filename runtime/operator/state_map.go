@@ -128,7 +128,7 @@ func openMap[K, S comparable, V any](c *Context, desc state.MapDesc[K, S, V]) (s
 		return nil, err
 	}
 	name := desc.Name
-	desc.Name = "user-" + name
+	desc.Name = userPrefix + name
 	t, err := backend.OpenMap(b, desc)
 	if err != nil {
 		return nil, c.restoring(fmt.Sprintf("state %q", name), err)

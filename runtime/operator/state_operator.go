@@ -16,7 +16,10 @@ import (
 // Operator state belongs to a subtask, not to a key. Its items are in the checkpoint's metadata; what they are encoded as is in a list
 // of its own (schemasState), an item {name, kind, schema} for each state that the subtask stored.
 
-const schemasState = "user-schemas"
+const (
+	schemasState = "user-schemas"
+	userPrefix   = "user-" // of the names of users' states, in snapshots
+)
 
 // The kinds of operator state.
 const (
@@ -40,7 +43,7 @@ type subtaskState interface {
 
 // stored returns the restored items of a state and their schema.
 func (c *Context) stored(name, kind string, schema serde.Schema) ([][]byte, serde.Schema, error) {
-	items := c.List("user-" + name)
+	items := c.List(userPrefix + name)
 	if len(items) == 0 {
 		return nil, schema, nil
 	}
@@ -75,7 +78,7 @@ func (c *Context) snapshotLists() []metadata.ListState {
 		if d.Kind == kindSplit {
 			mode = metadata.Split
 		}
-		out = append(out, metadata.ListState{Name: "user-" + name, Mode: mode, Items: items})
+		out = append(out, metadata.ListState{Name: userPrefix + name, Mode: mode, Items: items})
 		if js, err := json.Marshal(d); err == nil { // plain strings and numbers: it cannot fail
 			schemas.Items = append(schemas.Items, js)
 		}

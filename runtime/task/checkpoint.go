@@ -186,7 +186,7 @@ func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration) error {
 	}
 	parts := make([]operator.Snapshot, len(t.ops))
 	for i, o := range t.ops {
-		s, err := o.Snapshot(b)
+		s, err := operator.Take(o, t.ctxs[i], b)
 		if err != nil {
 			discard(parts[:i])
 			return err

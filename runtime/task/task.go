@@ -195,7 +195,7 @@ func (t *Task) run() (err error) {
 	t.composed.Store(true)
 	for i := len(t.ops) - 1; i >= 0; i-- {
 		t.mark.Current = i
-		if err := t.ops[i].Open(t.ctx); err != nil {
+		if err := operator.Open(t.ctx, t.ops[i], t.ctxs[i]); err != nil {
 			return fmt.Errorf("open: %w", err)
 		}
 	}

@@ -30,5 +30,8 @@
 //	        4              CRC-32C of the offsets
 //	        4              magic "TWKE"
 //
+// A name is in the header more than once when its values were stored with several schemas and nobody has opened it since, so that they could
+// not be brought to one: the newest is the last, and a chunk's entries have the schema of their table.
+//
 // A chunk's payload is at most about 64 KiB, or one entry. Readers check every checksum before they use what it covers.
 package canonical

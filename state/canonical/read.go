@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
+	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -34,7 +36,8 @@ type Entry struct {
 	Namespace state.Namespace
 	At        int64 // timers
 	Key       []byte
-	Value     []byte // tables
+	Value     []byte        // tables
+	Schema    *serde.Schema // of Value; the same pointer for the same schema of one file
 }
 
 // Reader reads the files of several handles, cut to a range. It opens the files on first use; Close closes them.
@@ -132,8 +135,8 @@ func (r *Reader) load(f *file, maxParallelism int) error {
 }
 
 func (f *file) name() string {
-	if r := f.handle.Files[0].Ref; r.Name != "" {
-		return r.Path()
+	if len(f.handle.Files) > 0 && f.handle.Files[0].Ref.Name != "" {
+		return f.handle.Files[0].Ref.Path()
 	}
 	return "inline state"
 }
@@ -165,12 +168,15 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// Tables returns the tables and timer sets of all files, each name once. Files that disagree are an error.
+// Tables returns the tables and timer sets of all files, each name once, with its newest value. Files that disagree are an error.
 func (r *Reader) Tables() ([]state.TableMeta, error) {
 	var out []state.TableMeta
 	seen := map[string]int{}
 	for _, f := range r.files {
-		for _, t := range f.head.Tables {
+		for i, t := range f.head.Tables {
+			if slices.ContainsFunc(f.head.Tables[i+1:], func(newer tableHead) bool { return newer.Name == t.Name }) {
+				continue
+			}
 			m := state.TableMeta{Name: t.Name, Kind: t.Kind, Key: t.Key, Value: t.Value, Stored: -1}
 			if i, ok := seen[t.Name]; !ok {
 				seen[t.Name] = len(out)
@@ -185,30 +191,39 @@ func (r *Reader) Tables() ([]state.TableMeta, error) {
 
 // Scan calls fn for every entry of the named table or timer set in the range, ordered by file and key group.
 func (r *Reader) Scan(name string, fn func(e *Entry) error) error {
+	var e Entry
+	return r.chunks(name, func(f *file, c *chunk) error {
+		e.Group, e.Schema = c.group, &f.head.Tables[c.table].Value
+		return scanChunk(f, c.at, c.payload, c.count, f.head.Tables[c.table].Kind == KindTimers, &e, fn)
+	})
+}
+
+// chunk is a chunk as stored. The payload is valid until the next one.
+type chunk struct {
+	group, table int
+	at           int64
+	count        uint32
+	payload      []byte
+}
+
+// chunks calls fn for every chunk of the named table or timer set in the range, ordered by file and key group.
+func (r *Reader) chunks(name string, fn func(f *file, c *chunk) error) error {
 	for _, f := range r.files {
-		index := -1
-		for i := range f.head.Tables {
-			if f.head.Tables[i].Name == name {
-				index = i
-			}
-		}
-		if index < 0 {
+		if !slices.ContainsFunc(f.head.Tables, func(t tableHead) bool { return t.Name == name }) {
 			continue
 		}
-		if err := r.scanFile(f, index, fn); err != nil {
+		if err := r.scanFile(f, name, fn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reader) scanFile(f *file, index int, fn func(e *Entry) error) error {
+func (r *Reader) scanFile(f *file, name string, fn func(f *file, c *chunk) error) error {
 	h := &f.handle
 	lo, hi := max(h.Range.Start, r.rng.Start), min(h.Range.End, r.rng.End)
 	w := window{f: f, end: h.Offsets[hi-h.Range.Start]}
-	var e Entry
 	for g := lo; g < hi; g++ {
-		e.Group = g
 		at, end := h.Offsets[g-h.Range.Start], h.Offsets[g-h.Range.Start+1]
 		for at < end {
 			if err := r.ctx.Err(); err != nil {
@@ -222,7 +237,7 @@ func (r *Reader) scanFile(f *file, index int, fn func(e *Entry) error) error {
 			if n > maxChunk || int64(n) > end-at-chunkHead || int(table) >= len(f.head.Tables) {
 				return f.corrupt(at, "head of a chunk")
 			}
-			if int(table) == index {
+			if f.head.Tables[table].Name == name {
 				b, err := w.get(at, chunkHead+int(n))
 				if err != nil {
 					return err
@@ -230,7 +245,7 @@ func (r *Reader) scanFile(f *file, index int, fn func(e *Entry) error) error {
 				if chunkSum(b) != binary.LittleEndian.Uint32(b[12:]) {
 					return f.corrupt(at, "checksum of a chunk")
 				}
-				if err := scanChunk(f, at, b[chunkHead:], count, f.head.Tables[index].Kind == KindTimers, &e, fn); err != nil {
+				if err := fn(f, &chunk{g, int(table), at, count, b[chunkHead:]}); err != nil {
 					return err
 				}
 			}

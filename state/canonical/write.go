@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
@@ -118,6 +119,16 @@ func (w *Writer) Timer(table int, ns state.Namespace, at int64, key []byte) erro
 	return w.err
 }
 
+// addChunk adds a chunk of entries as they are stored elsewhere.
+func (w *Writer) addChunk(table int, count uint32, payload []byte) error {
+	w.flushChunk()
+	w.table, w.entries = table, count
+	w.counts[table] += int64(count)
+	w.chunk = append(append(w.chunk[:0], make([]byte, chunkHead)...), payload...)
+	w.flushChunk()
+	return w.err
+}
+
 func appendBlob(dst, b []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(b)))
 	return append(dst, b...)
@@ -167,7 +178,7 @@ func (w *Writer) finish() ([]int64, error) {
 	return w.offsets, w.err
 }
 
-// Write makes a handle in canonical form: it opens an exclusive file of sink, lets fill write the entries group by group, and
+// Write makes a handle in canonical form. Tables of one name follow each other, the newest schema last. It opens an exclusive file of sink, lets fill write the entries group by group, and
 // commits. When anything fails, or ctx ends, the file is given up.
 func Write(ctx context.Context, sink state.Sink, maxParallelism int, rng state.Range, tables []state.TableMeta,
 	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
@@ -204,9 +215,16 @@ func write(ctx context.Context, s state.Stream, maxParallelism int, rng state.Ra
 	if err != nil {
 		return state.Handle{}, fmt.Errorf("canonical: write: %w", err)
 	}
-	metas := append([]state.TableMeta(nil), tables...)
-	for i := range metas {
-		metas[i].Stored = w.counts[i]
+	var metas []state.TableMeta
+	for i, m := range tables {
+		m.Stored = w.counts[i]
+		at := slices.IndexFunc(metas, func(older state.TableMeta) bool { return older.Name == m.Name })
+		if at < 0 {
+			metas = append(metas, m)
+			continue
+		}
+		m.Stored += metas[at].Stored
+		metas[at] = m
 	}
 	return state.Handle{Format: Format, Range: rng, Tables: metas, Offsets: offsets, Size: w.pos, New: w.pos}, nil
 }

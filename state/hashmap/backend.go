@@ -6,13 +6,15 @@
 // background, while the task copies those pages that it writes to.
 //
 // Invariants: pages that a running snapshot holds are not written; values with memory behind pointers are cloned before their first
-// change after a snapshot. State of names that were not opened before the first snapshot is not carried over.
+// change after a snapshot. Restored state that nobody opened by then (Opened) stays in memory as it was stored, and goes into each snapshot.
 package hashmap
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
@@ -24,9 +26,9 @@ import (
 type Backend struct {
 	cfg      state.Config
 	clock    *slots.Clock
-	restore  *canonical.Reader // nil when there is nothing to restore, or after the first snapshot
-	restored map[string]state.TableMeta
-	dropped  bool // restore was given up at the first snapshot
+	restore  *canonical.Reader          // nil when there is nothing to restore, or after Opened
+	restored map[string]state.TableMeta // what restore holds and was not opened
+	carried  []*canonical.Carried       // what was not opened by Opened, or since
 	sets     []set
 	names    map[string]set
 	closed   bool
@@ -100,13 +102,16 @@ func (b *Backend) Size() int64 {
 	for _, s := range b.sets {
 		n += s.size()
 	}
+	for _, c := range b.carried {
+		n += c.Unopened().Bytes
+	}
 	return n
 }
 
 // Close gives up the state. Snapshots that still run keep what they need.
 func (b *Backend) Close() error {
 	b.closed = true
-	b.sets, b.names = nil, nil
+	b.sets, b.names, b.carried = nil, nil, nil
 	return b.endRestore()
 }
 
@@ -122,29 +127,60 @@ func (b *Backend) endRestore() error {
 	return nil
 }
 
-// add registers a new set after fill has read its restored entries.
-func add[V any](b *Backend, s set, reader func(stored serde.Schema) (serde.Codec[V], error), load func(value serde.Codec[V], r *canonical.Reader) error) error {
+// Opened implements state.Backend.
+func (b *Backend) Opened() (all []state.Unopened, err error) {
+	if b.closed {
+		return nil, errors.New("hashmap: opened: backend is closed")
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.restored)) {
+		c, err := b.restore.Carry(name)
+		if err != nil {
+			return nil, fmt.Errorf("hashmap: restore %q, which is not open: %w", name, err)
+		}
+		delete(b.restored, name)
+		if c.Unopened().Entries > 0 {
+			b.carried = append(b.carried, c)
+		}
+	}
+	for _, c := range b.carried {
+		all = append(all, c.Unopened())
+	}
+	return all, b.endRestore()
+}
+
+// stored finds restored entries that were not opened yet.
+func (b *Backend) stored(name string) (m state.TableMeta, from canonical.Scanner, found bool) {
+	if m, ok := b.restored[name]; ok {
+		return m, b.restore, true
+	}
+	for _, c := range b.carried {
+		if m := c.Metas[len(c.Metas)-1]; m.Name == name {
+			return m, c, true
+		}
+	}
+	return m, nil, false
+}
+
+// add registers a new set after load has read its restored entries, whose newest schema fits has seen.
+func add(b *Backend, s set, fits func(stored serde.Schema) error, load func(r canonical.Scanner) error) error {
 	m := s.meta()
 	if b.closed {
 		return fmt.Errorf("hashmap: open %q: backend is closed", m.Name)
 	}
-	if old, ok := b.restored[m.Name]; ok {
-		if b.dropped {
-			return fmt.Errorf("hashmap: open %q: its restored state is gone, since a checkpoint was taken before; open all state before the first record", m.Name)
-		}
+	if old, from, ok := b.stored(m.Name); ok {
 		if err := canonical.CheckMeta(old, m); err != nil {
 			return fmt.Errorf("hashmap: open: %w", err)
 		}
-		var stored serde.Codec[V]
 		if m.Kind == canonical.KindTable {
-			var err error
-			if stored, err = reader(old.Value); err != nil {
+			if err := fits(old.Value); err != nil {
 				return fmt.Errorf("hashmap: open %q: value: %w", m.Name, err)
 			}
 		}
-		if err := load(stored, b.restore); err != nil {
+		if err := load(from); err != nil {
 			return fmt.Errorf("hashmap: open %q: restore: %w", m.Name, err)
 		}
+		delete(b.restored, m.Name)
+		b.carried = slices.DeleteFunc(slices.Clone(b.carried), func(c *canonical.Carried) bool { return c.Metas[0].Name == m.Name })
 	}
 	b.names[m.Name] = s
 	b.sets = append(b.sets, s)
@@ -156,11 +192,12 @@ func (b *Backend) Snapshot(checkpointID int64, _ bool) (state.Snapshot, error) {
 	if b.closed {
 		return nil, fmt.Errorf("hashmap: snapshot %d: backend is closed", checkpointID)
 	}
-	b.dropped = true
-	if err := b.endRestore(); err != nil {
-		return nil, err
+	if b.restore != nil {
+		if _, err := b.Opened(); err != nil {
+			return nil, err
+		}
 	}
-	s := &snapshot{id: checkpointID, cfg: b.cfg, clock: b.clock}
+	s := &snapshot{id: checkpointID, cfg: b.cfg, clock: b.clock, carried: b.carried}
 	for _, x := range b.sets {
 		s.views = append(s.views, x.freeze())
 		s.metas = append(s.metas, x.meta())
@@ -176,12 +213,18 @@ type snapshot struct {
 	epoch uint64
 	views []view
 	metas []state.TableMeta
+	// carried is written behind the views; the slice is never changed.
+	carried []*canonical.Carried
 }
 
 // Write implements state.Snapshot.
 func (s *snapshot) Write(ctx context.Context, sink state.Sink) (state.Handle, error) {
 	defer s.Discard()
-	h, err := canonical.Write(ctx, sink, s.cfg.MaxParallelism, s.cfg.Range, s.metas, s.fill)
+	metas := s.metas
+	for _, c := range s.carried {
+		metas = append(metas, c.Metas...)
+	}
+	h, err := canonical.Write(ctx, sink, s.cfg.MaxParallelism, s.cfg.Range, metas, s.fill)
 	if err != nil {
 		return state.Handle{}, fmt.Errorf("hashmap: snapshot %d: %w", s.id, err)
 	}
@@ -205,6 +248,13 @@ func (s *snapshot) fill(ctx context.Context, w *canonical.Writer) error {
 			if err := v.write(w, i, g); err != nil {
 				return err
 			}
+		}
+		first := len(s.views)
+		for _, c := range s.carried {
+			if err := c.Write(w, first, g); err != nil {
+				return err
+			}
+			first += len(c.Metas)
 		}
 	}
 	return nil

@@ -23,3 +23,5 @@ func TestSuite(t *testing.T) { statetest.Suite(t, factory, factory) }
 func TestMaps(t *testing.T) { statetest.Maps(t, factory) }
 
 func TestEntries(t *testing.T) { statetest.Entries(t, factory) }
+
+func TestUnopened(t *testing.T) { statetest.Unopened(t, factory) }

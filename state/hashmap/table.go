@@ -38,7 +38,9 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	t.copyKey = desc.Key.Pointers()
 	t.texts, _ = serde.Packing(desc.Value)
 	t.copyVal = desc.Value.Pointers() && t.texts == nil
-	if err := add(b, t, t.desc.Restorer, t.load); err != nil {
+	values := canonical.NewReaders(t.desc.Restorer)
+	fits := func(stored serde.Schema) error { _, err := t.desc.Restorer(stored); return err }
+	if err := add(b, t, fits, func(r canonical.Scanner) error { return t.load(values, r) }); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -311,9 +313,13 @@ func (t *table[K, V]) freeze() view {
 	return v
 }
 
-func (t *table[K, V]) load(value serde.Codec[V], r *canonical.Reader) error {
+func (t *table[K, V]) load(values *canonical.Readers[V], r canonical.Scanner) error {
 	return r.Scan(t.desc.Name, func(e *canonical.Entry) error {
 		key, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism)
+		if err != nil {
+			return err
+		}
+		value, err := values.Of(e)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/canonical"
 	"github.com/thalweg/thalweg/state/internal/timerset"
@@ -20,8 +19,7 @@ func OpenTimers[K comparable](b *Backend, desc state.TimersDesc[K]) (state.Timer
 		return t, nil
 	}
 	t := &timers[K]{b: b, desc: desc, set: timerset.New[K](b.clock)}
-	load := func(_ serde.Codec[K], r *canonical.Reader) error { return t.load(r) }
-	if err := add(b, t, nil, load); err != nil {
+	if err := add(b, t, nil, t.load); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -81,7 +79,7 @@ func (t *timers[K]) freeze() view {
 	return &timersView[K]{key: t.desc.Key, pages: slices.Clone(timerset.Pages(t.set))}
 }
 
-func (t *timers[K]) load(r *canonical.Reader) error {
+func (t *timers[K]) load(r canonical.Scanner) error {
 	return r.Scan(t.desc.Name, func(e *canonical.Entry) error {
 		k, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism)
 		if err != nil {

@@ -40,6 +40,9 @@ func (b *Backend) Range() state.Range { return b.cfg.Range }
 // MaxParallelism implements state.Backend.
 func (b *Backend) MaxParallelism() int { return b.cfg.MaxParallelism }
 
+// Opened implements state.Backend: nothing is restored.
+func (b *Backend) Opened() ([]state.Unopened, error) { return nil, nil }
+
 // Snapshot implements state.Backend: there is none.
 func (b *Backend) Snapshot(int64, bool) (state.Snapshot, error) {
 	return nil, errors.New("onekey: snapshot: there are no checkpoints in BATCH")

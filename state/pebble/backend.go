@@ -52,7 +52,9 @@ type Backend struct {
 	names       map[string]set
 	restore     *canonical.Reader
 	restored    map[string]state.TableMeta
-	used        int64 // bytes of all caches, estimated
+	unopened    []setMeta // what is in the store and not open, once settled by Opened; the slice is never changed
+	opened      bool      // unopened counts
+	used        int64     // bytes of all caches, estimated
 	drops       []keyRange
 	pending     *frozen // a snapshot that may not be frozen yet
 	disk        *disk

@@ -249,14 +249,22 @@ func loadCanonical[K comparable, V any](t *table[K, V]) error {
 	if !ok {
 		return nil
 	}
-	from, err := t.desc.Restorer(old.Value)
-	if err != nil {
+	if _, err := t.desc.Restorer(old.Value); err != nil {
 		return err
 	}
-	same := serde.Same(old.Value, t.desc.Value.Schema())
+	values, now := canonical.NewReaders(t.desc.Restorer), t.desc.Value.Schema()
+	var last *serde.Schema
+	same := false
 	l := loader{b: t.b}
 	return l.load(t.desc.Name, func(e *canonical.Entry, batch batch) error {
 		if _, err := canonical.DecodeKey(t.desc.Key, e, t.b.cfg.MaxParallelism); err != nil {
+			return err
+		}
+		if e.Schema != last {
+			last, same = e.Schema, serde.Same(*e.Schema, now)
+		}
+		from, err := values.Of(e)
+		if err != nil {
 			return err
 		}
 		v, n, err := from.Decode(e.Value)

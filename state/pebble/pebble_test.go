@@ -120,3 +120,7 @@ func TestCacheOfLargeValues(t *testing.T) {
 }
 
 func TestTextsTiny(t *testing.T) { statetest.Texts(t, tiny, heap) }
+
+func TestUnopened(t *testing.T) { statetest.Unopened(t, heap, plain, tiny) }
+
+func TestUnopenedSchemas(t *testing.T) { statetest.UnopenedSchemas(t, plain, heap) }

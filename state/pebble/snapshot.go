@@ -92,9 +92,8 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	if err := b.settle(); err != nil {
 		return nil, err
 	}
-	if b.restore != nil { // tables are open by now
-		err := b.restore.Close()
-		if b.restore = nil; err != nil {
+	if !b.opened {
+		if _, err := b.Opened(); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +120,7 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	b.mu.Lock()
 	b.open[f] = struct{}{}
 	b.mu.Unlock()
-	s := &snapshot{id: checkpointID, b: b, f: f, sets: slices.Clone(b.sets)}
+	s := &snapshot{id: checkpointID, b: b, f: f, sets: slices.Clone(b.sets), unopened: b.unopened}
 	for _, x := range b.sets {
 		s.times = append(s.times, x.now())
 	}
@@ -151,6 +150,8 @@ type snapshot struct {
 	sets   []set
 	times  []int64 // by set
 	tables []state.TableMeta
+	// unopened goes into the canonical form behind the sets, each schema as a table of its own.
+	unopened []setMeta
 }
 
 // enter keeps Close waiting until the returned function is called; ctx then ends with Close, too.
@@ -199,11 +200,14 @@ func (s *snapshot) Discard() {
 	}
 }
 
-// writeCanonical copies the sets that are open from the store's snapshot.
+// writeCanonical copies the sets from the store's snapshot, those that are not open as they are stored.
 func (s *snapshot) writeCanonical(ctx context.Context, sink state.Sink) (state.Handle, error) {
 	var metas []state.TableMeta
 	for _, x := range s.sets {
 		metas = append(metas, x.describe())
+	}
+	for i := range s.unopened {
+		metas = append(metas, s.unopened[i].versions()...)
 	}
 	return canonical.Write(ctx, sink, s.b.cfg.MaxParallelism, s.b.cfg.Range, metas, func(ctx context.Context, w *canonical.Writer) (err error) {
 		it, err := s.f.view.(*pdb.Snapshot).NewIter(nil)
@@ -230,6 +234,14 @@ func (s *snapshot) writeCanonical(ctx context.Context, sink state.Sink) (state.H
 				if err := it.Error(); err != nil {
 					return err
 				}
+			}
+			first := len(s.sets)
+			for i := range s.unopened {
+				u := &s.unopened[i]
+				if err := copyUnopened(w, first, u, it, g); err != nil {
+					return err
+				}
+				first += len(u.versions())
 			}
 		}
 		return nil

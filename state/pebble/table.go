@@ -67,6 +67,7 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	if err := loadCanonical(t); err != nil {
 		return nil, fmt.Errorf("pebble: open %q: restore: %w", desc.Name, err)
 	}
+	b.openedLater(desc.Name)
 	b.names[desc.Name] = t
 	b.sets = append(b.sets, t)
 	return t, nil

@@ -34,6 +34,7 @@ func OpenTimers[K comparable](b *Backend, desc state.TimersDesc[K]) (state.Timer
 	if stored {
 		t.whole, t.horizon = false, math.MinInt64
 	}
+	b.openedLater(desc.Name)
 	b.names[desc.Name] = t
 	b.sets = append(b.sets, t)
 	return t, nil

@@ -232,7 +232,7 @@ func (j *engine) snapshot() (_ *metadata.Checkpoint, err error) {
 			}
 		}
 		for i, o := range s.ops {
-			st, err := s.snapshot(o, b, sink)
+			st, err := s.snapshot(o, s.ctxs[i], b, sink)
 			if err != nil {
 				return nil, j.fail(err)
 			}
@@ -255,9 +255,9 @@ func (j *engine) snapshot() (_ *metadata.Checkpoint, err error) {
 	return c, j.complete(b.ID)
 }
 
-func (s *subtask) snapshot(o operator.Operator, b operator.Barrier, sink *storage.Sink) (metadata.Subtask, error) {
+func (s *subtask) snapshot(o operator.Operator, ctx *operator.Context, b operator.Barrier, sink *storage.Sink) (metadata.Subtask, error) {
 	st := metadata.Subtask{Index: s.index}
-	snap, err := o.Snapshot(b)
+	snap, err := operator.Take(o, ctx, b)
 	if err != nil {
 		return st, err
 	}

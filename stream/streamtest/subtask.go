@@ -90,7 +90,7 @@ func (j *engine) open(c *metadata.Checkpoint) (err error) {
 	for _, s := range j.subtasks {
 		j.at = s
 		for i := len(s.ops) - 1; i >= 0; i-- {
-			if err := s.ops[i].Open(j.ctx); err != nil {
+			if err := operator.Open(j.ctx, s.ops[i], s.ctxs[i]); err != nil {
 				return j.fail(fmt.Errorf("open: %w", err))
 			}
 		}

@@ -170,7 +170,7 @@ func (e *Environment) mistake(format string, args ...any) {
 	e.errs = append(e.errs, fmt.Errorf("%s: %s", callSite(), fmt.Sprintf(format, args...)))
 }
 
-// callSite is file:line of the first caller outside of this package.
+// callSite is file:line of the first caller outside of this package and those below it.
 func callSite() string {
 	site, _ := caller()
 	return site
@@ -178,12 +178,13 @@ func callSite() string {
 
 // caller is the callSite with the function of this package that is called there.
 func caller() (site, method string) {
-	var pcs [16]uintptr
+	var pcs [32]uintptr
 	n := runtime.Callers(2, pcs[:])
 	frames := runtime.CallersFrames(pcs[:n])
+	const ours = "github.com/thalweg/thalweg/stream"
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, "github.com/thalweg/thalweg/stream.") || strings.HasSuffix(f.File, "_test.go") {
+		if !strings.HasPrefix(f.Function, ours+".") && !strings.HasPrefix(f.Function, ours+"/") || strings.HasSuffix(f.File, "_test.go") { // streamtest makes graphs, too
 			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line), method
 		}
 		if !more {

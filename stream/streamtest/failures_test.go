@@ -203,3 +203,29 @@ func TestFailuresAreAtTheTestsLine(t *testing.T) {
 		t.Errorf("said %q", got)
 	}
 }
+
+// told is a test that keeps what it fails with.
+type told struct {
+	testing.TB
+	text string
+}
+
+func (f *told) Helper()        {}
+func (f *told) Cleanup(func()) {}
+func (f *told) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// A mistake in what a harness is given is told with the line of the test, not with one of the harness.
+func TestAMistakeNamesTheTestsLine(t *testing.T) {
+	one, f, done := &counting{}, &told{TB: t}, make(chan struct{})
+	go func() {
+		defer close(done)
+		streamtest.KeyedProcess(f, keyOf, func() stream.KeyedProcessFunction[string, event, event] { return one })
+	}()
+	<-done
+	if !strings.Contains(f.text, "failures_test.go:") || !strings.Contains(f.text, "the same instance each time") {
+		t.Errorf("told: %s", f.text)
+	}
+}

@@ -77,11 +77,11 @@ func Check(cp metadata.Checkpoint, g graph.JobGraph, allowNonRestored bool) (Ado
 		case !hasState:
 		case op == nil:
 			if !allowNonRestored {
-				add("operator %s has state in the checkpoint but is not in the job; give its successor that UID, or pass --allowNonRestoredState (" + config.AllowNonRestored.Key + "=true) to drop the state", o.Title())
+				add("operator %s has state in the checkpoint but is not in the job; give its successor that UID, or pass --allowNonRestoredState ("+config.AllowNonRestored.Key+"=true) to drop the state", o.Title())
 			}
 		case !op.Stateful && !op.Keyed && !op.Source && !op.Coordinate:
 			if !allowNonRestored {
-				add("operator %s has state in the checkpoint but keeps none in the job; pass --allowNonRestoredState (" + config.AllowNonRestored.Key + "=true) to drop it", title(op))
+				add("operator %s has state in the checkpoint but keeps none in the job; pass --allowNonRestoredState ("+config.AllowNonRestored.Key+"=true) to drop it", title(op))
 			}
 		case o.HasKeyed() && !op.Keyed:
 			add("operator %s has keyed state in the checkpoint but is not keyed in the job; give it another UID", title(op))
@@ -89,7 +89,7 @@ func Check(cp metadata.Checkpoint, g graph.JobGraph, allowNonRestored bool) (Ado
 	}
 	for id, b := range cp.Coordinators {
 		if len(b) > 0 && stored[id] == nil && known[id] == nil && !allowNonRestored {
-			add("operator id %s has coordinator state in the checkpoint but is not in the job; pass --allowNonRestoredState (" + config.AllowNonRestored.Key + "=true) to drop it", id)
+			add("operator id %s has coordinator state in the checkpoint but is not in the job; pass --allowNonRestoredState ("+config.AllowNonRestored.Key+"=true) to drop it", id)
 		}
 	}
 

@@ -14,7 +14,7 @@ import (
 	"github.com/thalweg/thalweg/state"
 )
 
-// lists is a function with operator state of every kind. It opens those whose letters are in open: l(ist), u(nion), b(roadcast), o(ther).
+// lists is a function with operator state of every kind. It opens those whose letters are in open: l(ist), u(nion), b(roadcast), o (another one).
 type lists struct {
 	open string
 	late bool // opens in ProcessElement

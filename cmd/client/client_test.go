@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("config", string(b), err, "args", os.Args[1:])
 		if slices.Contains(os.Args, "stay") {
 			fmt.Println(process.Self())
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute) // killed before
 		}
 		if slices.Contains(os.Args, "fail") {
 			os.Exit(7)

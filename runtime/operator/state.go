@@ -37,6 +37,9 @@ func (c *Context) claim(name, what string, of scope, ttl *StateTTLConfig) error 
 	if name == "" {
 		return lasting("a state has no name: %s, opened at %s", what, userSite())
 	}
+	if of == ofOperator && userPrefix+name == schemasState {
+		return lasting("operator state %q, opened at %s: snapshots keep what states are encoded as under this name; give it another one", name, userSite())
+	}
 	if c.claims == nil {
 		c.claims = map[claimed]claim{}
 	}

@@ -473,6 +473,7 @@ func TestStateMistakes(t *testing.T) {
 		`and as union list state of int64 at`: func(rt *RuntimeContext[string]) error {
 			return errors.Join(second(rt.TaskContext.ListState[int64]("x")), second(rt.UnionListState[int64]("x")))
 		},
+		`operator state "schemas", opened at state_test.go:`:               func(rt *RuntimeContext[string]) error { return second(rt.UnionListState[int64]("schemas")) },
 		`a state has no name: ValueState[int64], opened at state_test.go:`: func(rt *RuntimeContext[string]) error { return second(rt.ValueState[int64]("")) },
 	} {
 		var fatal interface{ Fatal() bool }

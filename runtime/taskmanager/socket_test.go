@@ -1,32 +1,37 @@
 package taskmanager
 
 import (
+	"net"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"testing"
-	"time"
 )
 
-func TestSocketsOfKilledProcessesAreSwept(t *testing.T) {
-	base := t.TempDir()
-	old := time.Now().Add(-2 * time.Hour)
-	self := strconv.Itoa(os.Getpid())
-	for name, age := range map[string]time.Time{"thalweg-sock-999999999-a": old, "thalweg-sock-" + self + "-b": old, "thalweg-sock-999999999-c": time.Now(), "thalweg-sock-x": old, "other": old} {
-		p := filepath.Join(base, name)
-		if err := os.Mkdir(p, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(p, age, age); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sweepSockets(base, time.Now())
-	left, err := os.ReadDir(base)
-	if err != nil || len(left) != 4 {
-		t.Fatalf("left %v, %v: want all but the old one of the process that is gone", left, err)
-	}
-	if _, err := os.Stat(filepath.Join(base, "thalweg-sock-999999999-a")); !os.IsNotExist(err) {
-		t.Error("it was not removed")
+// Job processes start below temporary folders of any length, and nobody else may connect to them.
+func TestSocketPath(t *testing.T) {
+	for name, base := range map[string]string{"short": "/tmp", "longest that is used": "/tmp/" + strings.Repeat("x", 33), "too long": filepath.Join(t.TempDir(), strings.Repeat("y", 100))} {
+		t.Run(name, func(t *testing.T) {
+			if base != "/tmp" {
+				if err := os.Mkdir(base, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = os.RemoveAll(base) })
+			}
+			t.Setenv("TMPDIR", base)
+			dir, sock, err := SocketPath()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			l, err := net.Listen("unix", sock)
+			if err != nil {
+				t.Fatalf("path of %d bytes: %v", len(sock), err)
+			}
+			defer func() { _ = l.Close() }()
+			if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
+				t.Errorf("%s: mode %v, %v", dir, st.Mode(), err)
+			}
+		})
 	}
 }

@@ -106,7 +106,9 @@ func nexmarkCase(query, plan, source string, p int, backend string, rate int64) 
 		class, with = "thalweg.bench.nexmark.Stream", "Flink's DataStream API"
 	}
 	backends := map[string]string{thalweg: "hashmap", peer: "hashmap"}
+	events := map[string]int64{thalweg: loads[query].ours * million, peer: loads[query].theirs * million}
 	if backend == "disk" {
+		events[thalweg] *= 4 // else ours ends before its state is on disk and its first checkpoints are made
 		backends = map[string]string{thalweg: "pebble", peer: "rocksdb"}
 	}
 	replay := source == "replay"
@@ -116,7 +118,7 @@ func nexmarkCase(query, plan, source string, p int, backend string, rate int64) 
 		title:       fmt.Sprintf("%s; beside %s; %s, %d,000 events/s of event time", nexmark.Title(query), with, source, rate),
 		group:       groupOf(query, plan, source, backend),
 		parallelism: p, backend: backends,
-		events:  map[string]int64{thalweg: loads[query].ours * million, peer: loads[query].theirs * million},
+		events:  events,
 		prepare: local,
 	}
 	c.local = localJob{

@@ -27,6 +27,18 @@ var (
 	ExponentialAttempts   = intOption("restart-strategy.exponential-delay.attempts-before-reset-backoff", -1, "Failures in a row before the job fails for good; -1 for no limit.", minusOneOr(0, maxInt))
 )
 
+// Changes of a job's parallelism. Source of keys and defaults: Flink 2.x, unless a default is said to differ.
+var (
+	SchedulerKind                  = enumOption("jobmanager.scheduler", "default", "What a job does when slots are short: wait for all of them, up to slot.request.timeout; or, adaptive, run with those that it gets, and with more when they come. In BATCH it waits. thalweg rescale works with either.", "default", "adaptive")
+	AdaptiveWait                   = durationOption("jobmanager.adaptive-scheduler.submission.resource-wait-timeout", 5*time.Minute, "How long a job that starts or restarts waits for all slots that it wants, before it runs with fewer, or fails; -1 waits for ever.", minusOneMs(from(0)))
+	AdaptiveStabilization          = durationOption("jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout", 10*time.Second, "The same, from when it has as many as it can run with at least.", from(0))
+	AdaptiveCooldown               = durationOption("jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling", 30*time.Second, "Least time between two changes of a running job's parallelism. One that was asked for does not wait for it, other than in Flink.", from(0))
+	AdaptiveExecutingStabilization = durationOption("jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout", time.Minute, "How long a running job's slots must stay as they are before it takes them, when there are more than it uses and fewer than it wants. All that it wants are taken at once.", from(0))
+	RescaleCheckpoint              = boolOption("jobmanager.adaptive-scheduler.rescale-trigger.active-checkpoint.enabled", true, "Take a checkpoint for a change of the parallelism; else the next one is waited for.")
+	RescaleMaxFailures             = intOption("jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures", 2, "After so many failed checkpoints the parallelism changes from the last one that was completed.", between(1, maxInt))
+	RescaleMaxDelay                = durationOption("jobmanager.adaptive-scheduler.rescale-trigger.max-delay", 0, "After this time the parallelism changes from the last completed checkpoint. When it is not set: as long as max-checkpoint-failures and one more checkpoints take, and execution.checkpointing.timeout at least.", from(0))
+)
+
 // Checkpoints and state.
 var (
 	CheckpointInterval  = durationOption("execution.checkpointing.interval", 0, "Time between checkpoints; 0 turns them off.", zeroOr(time.Millisecond))

@@ -206,6 +206,7 @@ type Job struct {
 	ID           string         `json:"jid"`
 	Name         string         `json:"name"`
 	State        string         `json:"state"`
+	Type         string         `json:"job-type"` // STREAMING or BATCH
 	StartTime    int64          `json:"start-time"`
 	EndTime      int64          `json:"end-time"`
 	Duration     int64          `json:"duration"`
@@ -220,12 +221,15 @@ type Job struct {
 
 // Vertex is a vertex of a Job.
 type Vertex struct {
-	ID          string         `json:"id"`
-	Name        string         `json:"name"`
-	Parallelism int            `json:"parallelism"`
-	Status      string         `json:"status"`
-	Tasks       map[string]int `json:"tasks"`
-	Metrics     struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Parallelism int    `json:"parallelism"`
+
+	MaxParallelism int `json:"maxParallelism"`
+
+	Status  string         `json:"status"`
+	Tasks   map[string]int `json:"tasks"`
+	Metrics struct {
 		ReadRecords  int64 `json:"read-records"`
 		WriteRecords int64 `json:"write-records"`
 	} `json:"metrics"`

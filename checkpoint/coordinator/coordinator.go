@@ -174,6 +174,8 @@ func (c *Coordinator) Step(at time.Time, ev Event) []Effect {
 		c.decline(ev)
 	case JobRestarting:
 		c.restarting(ev.Reason)
+	case Rescaled:
+		c.rescaled(ev.Graph)
 	case RestoredFrom:
 		if l, ok := c.Latest(); ok && l.ID == ev.ID {
 			c.stats.restored(l.ID, l.Dir, l.savepoint(), c.now)

@@ -273,6 +273,15 @@ func (d *Dispatcher) Cancel(id graph.JobID) error {
 	return j.master.Cancel()
 }
 
+// Require sets what a job's parallelism must be; see jobmaster.JobMaster.Require.
+func (d *Dispatcher) Require(ctx context.Context, id graph.JobID, r scheduler.Requirements) error {
+	j, err := d.job(id)
+	if err != nil {
+		return err
+	}
+	return j.master.Require(ctx, r)
+}
+
 // Trigger takes a checkpoint or savepoint, or stops the job with one, and waits for the outcome.
 func (d *Dispatcher) Trigger(ctx context.Context, id graph.JobID, r jobmaster.TriggerRequest) (jobmaster.TriggerResult, error) {
 	j, err := d.job(id)

@@ -28,6 +28,7 @@ import (
 //	jobs/<id>/e<epoch>.c<checkpoint>.r<reserved>.<key>    the job's token, an empty file
 //	jobs/<id>/taken      exists as soon as the token may be renamed
 //	jobs/<id>/open-<epoch> exists as soon as epoch has the token
+//	jobs/<id>/requirements-<epoch>  what is required of the job's parallelism
 //	jobs/<id>/dir-<key>  where the checkpoints of tokens with that key stand
 //	results/<id>         the result of a job that ended
 //

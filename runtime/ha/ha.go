@@ -93,6 +93,11 @@ type Store interface {
 	// Progress reads what StoreProgress kept last, nil when there is nothing. For an opened job it is what this epoch or the ones before
 	// stored; no earlier one can change it any more.
 	Progress(ctx context.Context, id graph.JobID) ([]byte, error)
+	// StoreRequirements keeps what is required of an opened job's parallelism, durably, in place of what was kept before. It may run beside the
+	// other calls for the job. An attempt that finds requirements stores them again before it relies on them: no earlier one changes them then.
+	StoreRequirements(ctx context.Context, id graph.JobID, data []byte) error
+	// Requirements reads what StoreRequirements kept last, nil when there is nothing.
+	Requirements(ctx context.Context, id graph.JobID) ([]byte, error)
 	// Pointer reads a job's pointer without taking it over (command line, tests).
 	Pointer(ctx context.Context, id graph.JobID) (Pointer, error)
 	// EndJob records the result and removes the job. It works for opened jobs only, and repeating it is fine; ErrFenced when another

@@ -34,6 +34,8 @@ type memoryJob struct {
 	pointer  Pointer
 	reserved int64
 	progress []byte
+
+	requirements []byte
 }
 
 var _ Store = (*Memory)(nil)

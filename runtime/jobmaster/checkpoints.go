@@ -203,6 +203,13 @@ func (c *checkpoints) finished(e coordinator.Finished) {
 			j.q.Post(func() { j.step(scheduler.CancelJob{}) })
 		}
 	}
+	if e.RequestID != "" && e.RequestID == j.scaling.saveID {
+		j.scaling.saveID = ""
+		if e.Err != nil {
+			j.log.Warn().Err(e.Err).Msg("the checkpoint for a change of the parallelism failed")
+			j.q.Post(func() { j.step(scheduler.RescaleFailed{}) })
+		}
+	}
 	if ch := j.waiting[e.RequestID]; ch != nil {
 		delete(j.waiting, e.RequestID)
 		ch <- TriggerResult{ID: e.ID, Path: e.Path, Err: e.Err}

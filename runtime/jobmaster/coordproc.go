@@ -23,6 +23,7 @@ type coordState struct {
 	stop     func() string
 	hello    bool
 	started  *preparation // StartCoordinators was sent for it
+	starts   int          // StartCoordinators that no Ready has answered
 	// stopTimeout ends the wait for the process to be ready.
 	stopTimeout func()
 }
@@ -47,6 +48,7 @@ func (j *JobMaster) startCoordinators() {
 		return // goes on with its hello
 	}
 	j.coord.started = p
+	j.coord.starts++
 	start := &pb.StartCoordinators{States: map[string][]byte{}, Parallelism: map[string]int32{}, Restored: p.id != 0, Attempt: int32(p.attempt), Operators: operators}
 	for id, b := range p.states {
 		start.States[id.String()] = b
@@ -126,7 +128,7 @@ func (j *JobMaster) coordinatorLaunched(n int, link rpc.CoordinatorLink, stop fu
 		j.fail(f)
 		return
 	}
-	j.coord.link, j.coord.stop, j.coord.hello, j.coord.started = link, stop, false, nil
+	j.coord.link, j.coord.stop, j.coord.hello, j.coord.started, j.coord.starts = link, stop, false, nil, 0
 	j.wg.Go(func() {
 		for {
 			up, err := link.Recv()
@@ -164,7 +166,7 @@ func (j *JobMaster) fromCoordinator(n int, up *pb.CoordinatorUp) {
 		j.coord.hello = true
 		j.startCoordinators()
 	case *pb.CoordinatorUp_Ready:
-		if j.prep != nil && j.coord.started == j.prep {
+		if j.coord.starts--; j.prep != nil && j.coord.started == j.prep && j.coord.starts == 0 {
 			j.coord.stopTimeout()
 			j.prep.coord = true
 			j.checkPrepared()

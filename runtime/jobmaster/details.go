@@ -25,7 +25,7 @@ type Details struct {
 	Vertices []VertexDetails
 	Restarts int
 	Attempt  int
-	Slots    int                // needed
+	Slots    int                // wanted
 	HasSlots int                // owned
 	Problem  string             // why slots are missing
 	Root     *scheduler.Failure // of the last failure that ended an attempt
@@ -33,6 +33,12 @@ type Details struct {
 	// Checkpoints is nil for a job that takes none.
 	Checkpoints   *coordinator.Stats
 	CheckpointDir string // URI of the job's directory, "" for none
+	// Requirements are the bounds of the parallelism that were asked for last; nil in BATCH and before the job is scheduled.
+	Requirements scheduler.Requirements
+	Adaptive     bool     // jobmanager.scheduler
+	Rescales     int      // changes of the parallelism of this JobMaster
+	Rescaling    bool     // one is on its way
+	LastRescale  *Rescale // nil when nobody asked for one
 }
 
 // Recorded is an entry of the exception history. Root: it ended the attempt; the entries that are newer, up to the next root, came with it.
@@ -101,6 +107,10 @@ func (j *JobMaster) details() *Details {
 	}
 	if j.sched != nil {
 		d.State, d.Restarts, d.Attempt = j.sched.State(), j.sched.Restarts(), j.sched.Attempt()
+		d.Rescales, d.Rescaling, d.LastRescale, d.Adaptive = j.sched.Rescales(), j.sched.Pending(), j.scaling.last, j.adaptive()
+		if !j.batch() {
+			d.Requirements = j.sched.Requirements()
+		}
 		maps.Copy(d.Since, j.sched.Since())
 		for _, v := range j.sched.Vertices() {
 			vd := VertexDetails{Vertex: v.Spec}

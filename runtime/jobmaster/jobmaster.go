@@ -44,6 +44,7 @@ type JobMaster struct {
 	workers map[string]*workerState // by TaskManager
 	slots   []resourcemanager.Slot
 	needed  int
+	scaling rescaling
 	coord   coordState
 	prep    *preparation
 	commits commits
@@ -201,6 +202,7 @@ func (j *JobMaster) step(ev scheduler.Event) {
 	for _, e := range j.sched.Step(time.Now(), ev) {
 		j.effect(e)
 	}
+	j.armScheduler()
 	j.saveProgress()
 }
 
@@ -214,10 +216,13 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 	case scheduler.TaskMoved:
 		j.taskMoved(e)
 	case scheduler.RequireSlots:
-		j.needed = e.N
-		if e.N > 0 {
-			j.opts.Resources.Declare(j.id, e.N)
-		}
+		j.requireSlots(e)
+	case scheduler.Rescaled:
+		j.rescaled(e)
+	case scheduler.TriggerRescale:
+		j.triggerRescale()
+	case scheduler.RescaleEnded:
+		j.rescaleEnded(e)
 	case scheduler.Prepare:
 		j.newAttempt()
 		j.prepare(e)

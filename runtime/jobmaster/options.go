@@ -20,7 +20,7 @@ import (
 type Resources interface {
 	RegisterJob(id string, l resourcemanager.JobListener)
 	UnregisterJob(id string)
-	Declare(id string, n int)
+	Declare(id string, n int, keep ...resourcemanager.Slot)
 	Send(tm string, msg *pb.TaskManagerDown) error
 	CurrentProblem() string
 }

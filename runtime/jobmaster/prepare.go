@@ -29,6 +29,7 @@ type preparation struct {
 	attempt  int
 	part     bool // in BATCH: only these vertices have new attempts
 	vertices []graph.VertexID
+	slots    int  // that are needed
 	restored bool // the state to restore is chosen and assigned
 	coord    bool // the coordinator process has started its enumerators
 	told     bool // Prepared was sent
@@ -63,6 +64,8 @@ type started struct {
 	ckpt  *checkpoints
 	from  *coordinator.Completed
 	done  *storedProgress // in BATCH
+	// required is what was asked for of the parallelism; nil for nothing.
+	required scheduler.Requirements
 }
 
 func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
@@ -83,6 +86,9 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 	}
 	from, err := j.loadFrom(ctx)
 	if err != nil {
+		return refuse("restore", err)
+	}
+	if s.required, err = j.loadRequirements(ctx); err != nil {
 		return refuse("restore", err)
 	}
 	var cp metadata.Checkpoint
@@ -175,12 +181,11 @@ func (j *JobMaster) waitsFor(f scheduler.Failure) {
 
 // begin starts the scheduler.
 func (j *JobMaster) begin(s started) {
-	j.graph, j.ckpt = s.graph, s.ckpt
+	j.ckpt = s.ckpt
+	j.setGraph(s.graph)
 	for i := range j.graph.Vertices {
-		v := &j.graph.Vertices[i]
-		j.vertex[v.ID] = v
-		for _, op := range v.Operators {
-			j.ops[op.ID.String()] = v.ID
+		for _, op := range j.graph.Vertices[i].Operators {
+			j.ops[op.ID.String()] = j.graph.Vertices[i].ID
 		}
 	}
 	if err := checkEdges(j.graph); err != nil {
@@ -198,12 +203,14 @@ func (j *JobMaster) begin(s started) {
 		return
 	}
 	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config, j.graph.Mode),
-		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing(), Resume: done})
+		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing(), Resume: done,
+		Requirements: j.requirements(s.required), Rescaling: j.rescalingOf()})
 	if err != nil {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
 		return
 	}
 	j.sched = sched
+	j.setGraph(sched.Graph())
 	if s.from != nil {
 		j.log.Info().Int64("checkpoint_id", s.from.ID).Str("path", s.from.Dir).Msg("the job starts from a checkpoint")
 	}
@@ -215,19 +222,16 @@ func (j *JobMaster) begin(s started) {
 
 // prepare begins a preparation.
 func (j *JobMaster) prepare(e scheduler.Prepare) {
-	p := &preparation{attempt: e.Attempt, part: e.Part, vertices: e.Vertices}
+	p := &preparation{attempt: e.Attempt, part: e.Part, vertices: e.Vertices, slots: e.Slots, stopTimeout: func() {}}
 	j.prep = p
-	timeout := config.SlotRequestTimeout.Value(j.opts.Config)
-	p.stopTimeout = j.inAttempt(timeout, func() {
-		if j.prep == p && !p.told && len(j.slots) < j.needed {
-			problem := j.opts.Resources.CurrentProblem()
-			if problem == "" {
-				problem = "the cluster has no more to give"
+	if e.Patience >= 0 {
+		p.stopTimeout = j.inAttempt(e.Patience, func() {
+			if j.prep == p && !p.told && len(j.slots) < p.slots {
+				j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "resources", Message: fmt.Sprintf(
+					"%d of %d slots within %s (%s): %s", len(j.slots), p.slots, e.Patience, j.patienceKey(e.Patience), j.resourceProblem())}})
 			}
-			j.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "resources", Message: fmt.Sprintf(
-				"%d of %d slots within %s (slot.request.timeout): %s", len(j.slots), j.needed, timeout, problem)}})
-		}
-	})
+		})
+	}
 	j.chooseRestore()
 	j.checkPrepared()
 }
@@ -259,25 +263,30 @@ func (j *JobMaster) chooseRestore() {
 
 // checkPrepared starts the workers of new slots, and tells the scheduler when nothing is missing.
 func (j *JobMaster) checkPrepared() {
-	p := j.prep
-	if p == nil || p.told || j.result != nil {
+	if j.result != nil || j.sched == nil || j.scaling.settling > 0 {
 		return
 	}
-	up := 0
-	for _, s := range j.slots {
-		j.startWorker(s.TaskManager)
-		if w := j.workers[s.TaskManager]; w != nil && w.hello != nil {
-			up++
-		}
-	}
-	if len(j.slots) < j.needed || up < len(j.slots) || !p.restored || !p.coord || !j.survivors() {
+	ready := j.readySlots()
+	j.step(scheduler.SlotsReady{Slots: ready})
+	p := j.prep
+	if p == nil || p.told || j.result != nil || len(ready) < p.slots || !p.restored || !p.coord || !j.survivors() {
 		return
 	}
 	p.told = true
 	p.stopTimeout()
-	slots := make([]scheduler.Slot, len(j.slots))
-	for i, s := range j.slots {
-		slots[i] = scheduler.Slot{TaskManager: s.TaskManager, Index: s.Index}
+	j.step(scheduler.Prepared{Attempt: p.attempt, Slots: ready})
+}
+
+// readySlots returns the slots whose workers are up. A preparation starts those that are not.
+func (j *JobMaster) readySlots() []scheduler.Slot {
+	var ready []scheduler.Slot
+	for _, s := range j.slots {
+		if j.prep != nil && !j.prep.told {
+			j.startWorker(s.TaskManager)
+		}
+		if w := j.workers[s.TaskManager]; w != nil && w.hello != nil {
+			ready = append(ready, scheduler.Slot{TaskManager: s.TaskManager, Index: s.Index})
+		}
 	}
-	j.step(scheduler.Prepared{Attempt: p.attempt, Slots: slots})
+	return ready
 }

@@ -36,7 +36,7 @@ func restarting(t *testing.T, cp metadata.Checkpoint, conf config.Configuration)
 	conf["execution.checkpointing.dir"] = "mem://test/c"
 	g := &graph.JobGraph{Name: "job", Vertices: []graph.Vertex{{ID: graph.VertexID(window), Name: "Window", Parallelism: 1, MaxParallelism: 128,
 		Operators: []graph.Operator{{ID: window, UID: "totals", Name: "Window", Keyed: true, Stateful: true}}}}}
-	j, err := New(Options{JobID: graph.JobID{ID: graph.ID{9}}, Graph: g, Config: conf, Epoch: 2, Pointer: ha.Pointer{ID: 3, Dir: "mem://test/c/chk-3"}, FirstID: 4, FS: reg,
+	j, err := New(Options{JobID: graph.JobID{ID: graph.ID{9}}, Graph: g, Config: conf, Epoch: 2, Pointer: ha.Pointer{ID: 3, Dir: "mem://test/c/chk-3"}, FirstID: 4, FS: reg, Store: ha.NewMemory(),
 		Logger: zerolog.New(zerolog.NewTestWriter(t))})
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func (o *obedient) RegisterJob(_ string, l resourcemanager.JobListener) { o.l = 
 func (o *obedient) UnregisterJob(string)                                {}
 func (o *obedient) CurrentProblem() string                              { return "" }
 
-func (o *obedient) Declare(_ string, n int) {
+func (o *obedient) Declare(_ string, n int, _ ...resourcemanager.Slot) {
 	slots := make([]resourcemanager.Slot, n)
 	for i := range slots {
 		slots[i] = resourcemanager.Slot{TaskManager: tmID, Index: i}

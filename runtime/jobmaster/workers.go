@@ -46,7 +46,10 @@ func (l listener) WorkerExited(tm string, e *pb.WorkerExited) {
 }
 
 func (j *JobMaster) slotsChanged(slots []resourcemanager.Slot) {
+	before := j.slots
 	j.slots = slots
+	j.stopUnused()
+	j.startNew(before)
 	j.checkPrepared()
 }
 

@@ -150,6 +150,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return fmt.Errorf("minicluster: start: %w", err)
 	}
 	c.driver = resourcemanager.NewEmbedded(c.runTaskManager)
+	c.driver.Limit(c.opts.MaxTaskManagers)
 	c.Resources = resourcemanager.New(resourcemanager.Options{Config: c.conf, Driver: c.driver, Epoch: epoch, Spec: c.spec(), Logger: c.opts.Logger,
 		OnFatal: func(err error) {
 			select {
@@ -208,6 +209,9 @@ func (c *Cluster) runTaskManager(ctx context.Context, id resourcemanager.WorkerI
 
 // KillTaskManager ends a TaskManager as if its container had died; another one is started.
 func (c *Cluster) KillTaskManager(id string) { c.driver.Kill(resourcemanager.WorkerID(id)) }
+
+// LimitTaskManagers bounds the number of TaskManagers from now on, 0 for no bound; those that run are left alone.
+func (c *Cluster) LimitTaskManagers(n int) { c.driver.Limit(n) }
 
 // Wait waits for the job's end. When ctx ends first, the job is cancelled.
 func (c *Cluster) Wait(ctx context.Context) (Result, error) {

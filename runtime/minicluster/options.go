@@ -25,6 +25,8 @@ type Options struct {
 	FS *fs.Registry
 	// TaskManagers is the number of TaskManagers; 0 takes as many as the job needs.
 	TaskManagers int
+	// MaxTaskManagers bounds them, as a full cluster does; 0 for no bound. See Cluster.LimitTaskManagers.
+	MaxTaskManagers int
 	// RESTAddress is where REST listens, such as "localhost:8081"; "" turns it off, port 0 takes a free one, and of a range, as in
 	// "localhost:8081-8100", the first that is free is taken.
 	RESTAddress string

@@ -35,6 +35,7 @@ type Embedded struct {
 	events  Events
 	wanted  map[WorkerSpec]int
 	workers map[WorkerID]embeddedWorker
+	limit   int // workers at most, 0 for as many as are wanted
 	next    int
 	closed  bool
 	wg      sync.WaitGroup
@@ -76,7 +77,7 @@ func (e *Embedded) fill(spec WorkerSpec) {
 			have++
 		}
 	}
-	for ; have < e.wanted[spec]; have++ {
+	for ; have < e.wanted[spec] && (e.limit == 0 || len(e.workers) < e.limit); have++ {
 		e.next++
 		id := WorkerID(fmt.Sprintf("taskmanager-%d", e.next))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -97,6 +98,16 @@ func (e *Embedded) live(ctx context.Context, cancel context.CancelFunc, id Worke
 	e.fill(spec)
 	e.mu.Unlock()
 	e.events.WorkerLost(id, exit)
+}
+
+// Limit bounds the number of workers, as a full cluster does; 0 lifts the bound. Workers that run are left alone.
+func (e *Embedded) Limit(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.limit = n
+	for spec := range e.wanted {
+		e.fill(spec)
+	}
 }
 
 // ReleaseWorker implements Driver.

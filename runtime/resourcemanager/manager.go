@@ -159,12 +159,13 @@ func (m *Manager) UnregisterJob(id string) {
 	}
 	delete(m.jobs, id)
 	m.jobOrder = slices.DeleteFunc(m.jobOrder, func(j string) bool { return j == id })
-	m.free(id, 0)
+	m.free(id, 0, nil)
 	m.allocate()
 }
 
-// Declare sets how many slots the job needs. The job hears of what it gets, now or later, by SlotsChanged.
-func (m *Manager) Declare(id string, n int) {
+// Declare sets how many slots the job needs. The job hears of what it gets, now or later, by SlotsChanged. When it owns more, it loses those
+// that are not in keep first, and hears of it before Declare returns.
+func (m *Manager) Declare(id string, n int, keep ...Slot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := m.jobs[id]
@@ -173,24 +174,33 @@ func (m *Manager) Declare(id string, n int) {
 	}
 	j.required = n
 	if j.owned > n {
-		m.free(id, n)
+		m.free(id, n, keep)
 		m.tell(id)
 	}
 	m.allocate()
 }
 
-// free takes slots from a job until it owns keep of them.
-func (m *Manager) free(id string, keep int) {
+// free takes slots from a job until it owns keep of them, those of prefer first.
+func (m *Manager) free(id string, keep int, prefer []Slot) {
+	preferred := map[string]map[int]bool{}
+	for _, s := range prefer {
+		if preferred[s.TaskManager] == nil {
+			preferred[s.TaskManager] = map[int]bool{}
+		}
+		preferred[s.TaskManager][s.Index] = true
+	}
 	owned := 0
-	for _, t := range m.ordered() {
-		for i, owner := range t.slots {
-			if owner != id {
-				continue
-			}
-			if owned++; owned > keep {
-				t.slots[i] = ""
-				if t.idle() {
-					t.idleSince = time.Now()
+	for _, first := range []bool{true, false} {
+		for _, t := range m.ordered() {
+			for i, owner := range t.slots {
+				if owner != id || preferred[t.info.ID][i] != first {
+					continue
+				}
+				if owned++; owned > keep {
+					t.slots[i] = ""
+					if t.idle() {
+						t.idleSince = time.Now()
+					}
 				}
 			}
 		}

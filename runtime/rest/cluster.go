@@ -65,7 +65,7 @@ func (s *server) dashboardConfig(*http.Request) (any, error) {
 	zone, offset := time.Now().Zone()
 	return object{"refresh-interval": config.WebRefreshInterval.Value(s.opts.Config).Milliseconds(), "timezone-name": zone, "timezone-offset": offset * 1000,
 		"flink-version": version.Version, "flink-revision": "", "product": "thalweg",
-		"features": object{"web-submit": false, "web-cancel": true, "web-rescale": false, "web-history": false}}, nil
+		"features": object{"web-submit": false, "web-cancel": true, "web-rescale": true, "web-history": false}}, nil
 }
 
 // pairs is a redacted configuration in Flink's form.

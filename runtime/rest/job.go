@@ -114,7 +114,7 @@ func jobOverview(d *jobmaster.Details) object {
 	counts["total"] = len(tasks)
 	return object{"jid": d.JobID.String(), "name": d.Name, "state": d.State, "start-time": d.Start.UnixMilli(), "end-time": end(d.End),
 		"duration": duration(d.Start, d.End), "last-modification": last.UnixMilli(), "tasks": counts, "pending-operators": 0,
-		"jobType": d.Graph.Mode.Name(), "schedulerType": "Default"}
+		"jobType": d.Graph.Mode.Name(), "schedulerType": schedulerType(d)}
 }
 
 func (s *server) jobDetails(_ *http.Request, d *jobmaster.Details) (any, error) {
@@ -133,10 +133,10 @@ func (s *server) jobDetails(_ *http.Request, d *jobmaster.Details) (any, error) 
 		vertices = append(vertices, v)
 	}
 	maxParallelism := config.MaxParallelism.Value(d.Config)
-	o := object{"jid": d.JobID.String(), "name": d.Name, "isStoppable": true, "state": d.State, "job-type": d.Graph.Mode.Name(), "schedulerType": "Default",
+	o := object{"jid": d.JobID.String(), "name": d.Name, "isStoppable": true, "state": d.State, "job-type": d.Graph.Mode.Name(), "schedulerType": schedulerType(d),
 		"start-time": d.Start.UnixMilli(), "end-time": end(d.End), "duration": duration(d.Start, d.End), "maxParallelism": maxParallelism,
 		"now": time.Now().UnixMilli(), "timestamps": times, "vertices": vertices, "status-counts": status, "plan": plan(d), "stream-graph": object{},
-		"pending-operators": 0, "restarts": d.Restarts, "slots-required": d.Slots, "slots-allocated": d.HasSlots, "warnings": d.Graph.Warnings}
+		"pending-operators": 0, "restarts": d.Restarts, "slots-required": d.Slots, "slots-allocated": d.HasSlots, "rescales": d.Rescales, "warnings": d.Graph.Warnings}
 	if s.opts.ApplicationID != "" {
 		o["application-id"] = s.opts.ApplicationID
 	}

@@ -28,7 +28,7 @@ func jobValues(d *jobmaster.Details) []value {
 	if !d.End.IsZero() {
 		now = d.End
 	}
-	out := []value{{"numRestarts", float64(d.Restarts), true}, {"fullRestarts", float64(d.Restarts), true}}
+	out := []value{{"numRestarts", float64(d.Restarts), true}, {"fullRestarts", float64(d.Restarts), true}, {"numRescales", float64(d.Rescales), true}}
 	for _, st := range []scheduler.JobState{scheduler.JobInitializing, scheduler.JobCreated, scheduler.JobRunning, scheduler.JobRestarting, scheduler.JobCancelling, scheduler.JobFailing} {
 		name := strings.ToLower(string(st))
 		in, since := 0.0, 0.0

@@ -20,6 +20,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/jobmaster"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
+	"github.com/thalweg/thalweg/runtime/scheduler"
 	"github.com/thalweg/thalweg/runtime/webui"
 )
 
@@ -34,6 +35,7 @@ type Dispatcher interface {
 	Jobs(ctx context.Context) ([]*jobmaster.Details, error)
 	Details(ctx context.Context, id graph.JobID) (*jobmaster.Details, error)
 	Cancel(id graph.JobID) error
+	Require(ctx context.Context, id graph.JobID, r scheduler.Requirements) error
 	StartTrigger(id graph.JobID, trigger string, r jobmaster.TriggerRequest) (string, error)
 	Operation(id graph.JobID, trigger string) (dispatcher.Operation, error)
 	StartDisposal(trigger, uri string) (string, error)
@@ -158,6 +160,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusRequestEntityTooLarge
 	case errors.Is(err, dispatcher.ErrUnknownJob), errors.Is(err, dispatcher.ErrUnknownTrigger):
 		status = http.StatusNotFound
+	case errors.Is(err, jobmaster.ErrRequirements):
+		status = http.StatusBadRequest
 	case errors.Is(err, jobmaster.ErrEnded):
 		status = http.StatusConflict
 	case errors.Is(err, dispatcher.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -253,6 +257,7 @@ func (s *server) routes() {
 	s.clusterRoutes()
 	s.jobRoutes()
 	s.checkpointRoutes()
+	s.rescaleRoutes()
 	s.mux.HandleFunc("GET /metrics", s.prometheus)
 	s.mux.Handle("GET /{$}", webui.Handler())
 }

@@ -87,6 +87,14 @@ type (
 	CheckpointDone struct{}
 	// Forgive tells that the TaskManager whose loss was the last failure had been taken away by the cluster: it does not count.
 	Forgive struct{ TaskManager string }
+	// SlotsReady tells which slots with live workers the job has, whenever they change.
+	SlotsReady struct{ Slots []Slot }
+	// Require sets what the job needs, which was checked. RescaleEnded answers, in time.
+	Require struct{ Requirements Requirements }
+	// RescaleFailed tells that the checkpoint of TriggerRescale failed; CheckpointDone tells that it did not.
+	RescaleFailed struct{}
+	// Tick is the passing of time. Send one at Scheduler.Deadline; more do no harm.
+	Tick struct{}
 	// Suspend ends this JobMaster's part without touching the tasks: another one leads.
 	Suspend struct{ Failure Failure }
 )
@@ -106,6 +114,10 @@ func (CommitPrepared) event() {}
 func (CommitsKept) event()    {}
 func (CheckpointDone) event() {}
 func (Forgive) event()        {}
+func (SlotsReady) event()     {}
+func (Require) event()        {}
+func (RescaleFailed) event()  {}
+func (Tick) event()           {}
 func (Suspend) event()        {}
 
 // Effect is something that the shell must do, in order.
@@ -120,8 +132,21 @@ type (
 		ID       graph.ExecutionID
 		From, To TaskState
 	}
-	// RequireSlots sets how many slots the job needs; 0 gives all back.
-	RequireSlots struct{ N int }
+	// RequireSlots sets how many slots the job wants; 0 gives all back. When it has more, those of Keep are to stay. They may be more than the
+	// present attempt needs, or fewer than a job wants that can do with less.
+	RequireSlots struct {
+		N    int
+		Keep []Slot
+	}
+	// Rescaled tells the parallelism of the next attempts; Prepare follows.
+	Rescaled struct{ Graph *graph.JobGraph }
+	// TriggerRescale takes a checkpoint, from which the job goes on with another parallelism. RescaleFailed answers when there is none.
+	TriggerRescale struct{}
+	// RescaleEnded answers Require. Failure is why the job stays as it was, "" when it runs as required; Requirements are what holds.
+	RescaleEnded struct {
+		Failure      string
+		Requirements Requirements
+	}
 	// Prepare asks for everything that Deploy needs; Prepared answers. It replaces an earlier Prepare.
 	Prepare struct {
 		Attempt int
@@ -129,6 +154,9 @@ type (
 		// Part says that only these vertices have new attempts; the others go on, or are finished.
 		Part     bool
 		Vertices []graph.VertexID
+		// Slots is how many are needed, Patience how long to wait for them before the job fails; negative for ever.
+		Slots    int
+		Patience time.Duration
 	}
 	// Deploy sends tasks to their workers: consumers before producers, so that data finds its receiver. In BATCH one follows each time
 	// that stages can run.
@@ -190,6 +218,7 @@ type (
 func (JobChanged) effect()   {}
 func (TaskMoved) effect()    {}
 func (RequireSlots) effect() {}
+func (Rescaled) effect()     {}
 func (Prepare) effect()      {}
 func (Deploy) effect()       {}
 
@@ -199,6 +228,8 @@ func (StageFinished) effect()     {}
 func (Commit) effect()            {}
 func (ReleasePartitions) effect() {}
 
+func (TriggerRescale) effect()  {}
+func (RescaleEnded) effect()    {}
 func (AllRunning) effect()      {}
 func (StopCheckpoints) effect() {}
 func (CancelTasks) effect()     {}

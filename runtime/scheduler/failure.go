@@ -248,13 +248,17 @@ func (s *Scheduler) checkEnd() {
 		s.conclude(JobFailed)
 	case s.phase == phaseEnding && s.state == JobRestarting:
 		s.phase = phaseIdle
+		if s.scale.to != nil {
+			s.restart()
+			return
+		}
 		s.emit(ScheduleRestart{Attempt: s.attempt, After: s.pause, Jitter: s.jitter})
 	}
 }
 
 func (s *Scheduler) conclude(state JobState) {
 	s.setJob(state)
-	s.emit(RequireSlots{0})
+	s.emit(RequireSlots{})
 	e := Ended{State: state}
 	if state == JobFailed {
 		e.Failure = s.root

@@ -38,7 +38,7 @@ func (m *model) draw() Event {
 		v := m.s.Vertices()[rapid.IntRange(0, len(m.s.Vertices())-1).Draw(t, "vertex")]
 		return v.Tasks[rapid.IntRange(0, len(v.Tasks)-1).Draw(t, "subtask")]
 	}
-	switch rapid.IntRange(0, 13).Draw(t, "event") {
+	switch rapid.IntRange(0, 17).Draw(t, "event") {
 	case 0, 1, 2:
 		p := Prepared{Attempt: m.s.Attempt()}
 		for i := range m.s.Slots() + rapid.IntRange(-1, 2).Draw(t, "more") {
@@ -63,6 +63,23 @@ func (m *model) draw() Event {
 		return Stop{}
 	case 12:
 		return StopDone{rapid.Bool().Draw(t, "ok")}
+	case 13:
+		return Tick{}
+	case 14:
+		r := Requirements{}
+		for _, v := range m.s.Vertices() {
+			lower := rapid.IntRange(1, 3).Draw(t, "lower")
+			r[v.Spec.ID] = Bounds{lower, lower + rapid.IntRange(0, 2).Draw(t, "upper")}
+		}
+		return Require{r}
+	case 15:
+		return CheckpointDone{}
+	case 16:
+		e := SlotsReady{}
+		for i := range rapid.IntRange(0, 6).Draw(t, "slots") {
+			e.Slots = append(e.Slots, Slot{m.tms[i%len(m.tms)], i / len(m.tms)})
+		}
+		return e
 	default:
 		id := pick().ID
 		id.Attempt -= 1

@@ -84,7 +84,7 @@ func (s *Scheduler) start() {
 	s.setJob(JobCreated)
 	s.setJob(JobRunning)
 	if !s.resumed {
-		s.emit(RequireSlots{s.slots})
+		s.requireSlots(s.slots)
 		s.prepare(false, nil)
 		return
 	}
@@ -94,7 +94,7 @@ func (s *Scheduler) start() {
 		s.checkEnd()
 		return
 	}
-	s.emit(RequireSlots{s.slots})
+	s.requireSlots(s.slots)
 	s.prepare(false, vertices)
 }
 

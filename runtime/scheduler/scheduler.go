@@ -19,6 +19,9 @@ type Config struct {
 	// Resume is how far an earlier JobMaster came with the job in BATCH; nil to begin. The partitions in it are taken to be there: a
 	// WorkerDown before Prepared tells which are not.
 	Resume Progress
+	// Requirements are the bounds of the parallelism; nil for the graph's own, no more and no less. In BATCH they are of no use.
+	Requirements Requirements
+	Rescaling    Rescaling
 }
 
 // Execution is the current attempt of one subtask.
@@ -58,6 +61,7 @@ type Scheduler struct {
 	resumed  bool // from what an earlier JobMaster kept
 	groups   []group
 	slots    int
+	scale    scaling
 
 	state    JobState
 	since    map[JobState]time.Time
@@ -107,6 +111,17 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Graph == nil || len(cfg.Graph.Vertices) == 0 {
 		return nil, fmt.Errorf("scheduler: plan job: the graph is empty: add a source and a sink")
 	}
+	switch r := cfg.Requirements; {
+	case r == nil || cfg.Graph.Mode == graph.Batch:
+		s.scale.req = Fixed(cfg.Graph)
+	default:
+		if err := r.Check(cfg.Graph); err != nil {
+			return nil, fmt.Errorf("scheduler: plan job: %w", err)
+		}
+		s.scale.req = r
+		cfg.Graph = cfg.Graph.With(r.upper())
+		s.cfg.Graph = cfg.Graph
+	}
 	for i := range cfg.Graph.Vertices {
 		v := &cfg.Graph.Vertices[i]
 		if v.Parallelism < 1 {
@@ -118,17 +133,8 @@ func New(cfg Config) (*Scheduler, error) {
 		x := &Vertex{Spec: v}
 		s.vertices = append(s.vertices, x)
 		s.byID[v.ID] = x
-		g := slices.IndexFunc(s.groups, func(g group) bool { return g.name == v.SlotSharingGroup })
-		if g < 0 {
-			s.groups = append(s.groups, group{name: v.SlotSharingGroup})
-			g = len(s.groups) - 1
-		}
-		s.groups[g].size = max(s.groups[g].size, v.Parallelism)
 	}
-	for i := range s.groups {
-		s.groups[i].from = s.slots
-		s.slots += s.groups[i].size
-	}
+	s.groups, s.slots = groupsOf(cfg.Graph, func(v *graph.Vertex) int { return v.Parallelism })
 	s.plan()
 	for _, st := range s.stages {
 		s.newAttempt(st)
@@ -233,11 +239,18 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 		s.commitsKept(e.Vertex)
 	case CheckpointDone:
 		s.cfg.Strategy.progress = true
+		s.saved(true)
 	case Forgive:
 		if s.counted == e.TaskManager {
 			s.cfg.Strategy.forgive()
 			s.counted = ""
 		}
+	case SlotsReady:
+		s.slotsReady(e.Slots)
+	case Require:
+		s.require(e.Requirements)
+	case RescaleFailed:
+		s.saved(false)
 	case Suspend:
 		s.tell()
 		f := e.Failure
@@ -246,6 +259,8 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 		s.setJob(JobSuspended)
 		s.emit(Ended{JobSuspended, &f})
 	}
+	_, tick := ev.(Tick)
+	s.consider(tick)
 	return s.out
 }
 
@@ -287,18 +302,24 @@ func (s *Scheduler) all(fn func(x *Execution) bool) bool {
 
 func (s *Scheduler) prepare(restart bool, vertices []graph.VertexID) {
 	s.phase = phasePreparing
+	s.scale.since, s.scale.enough, s.scale.to = s.now, time.Time{}, nil
 	for _, st := range s.stages {
 		if st.ready() {
 			st.each(func(x *Execution) { s.setTask(x, TaskScheduled) })
 		}
 	}
-	s.emit(Prepare{Attempt: s.attempt, Restart: restart, Part: (restart || s.resumed) && s.batch, Vertices: vertices})
+	s.emit(Prepare{Attempt: s.attempt, Restart: restart, Part: (restart || s.resumed) && s.batch, Vertices: vertices, Slots: s.slots, Patience: s.patience()})
 }
 
 func (s *Scheduler) restart() {
 	s.attempt++
-	s.restarts++
+	if s.scale.to == nil {
+		s.restarts++
+	}
 	s.root = nil
+	if !s.batch {
+		s.resize(s.next())
+	}
 	vertices := s.rerun()
 	s.setJob(JobRunning)
 	if s.batch && s.all(func(x *Execution) bool { return x.State == TaskFinished }) { // the last ones went on meanwhile
@@ -317,7 +338,7 @@ func (s *Scheduler) deploy(e Prepared) {
 	free := slices.Clone(e.Slots)
 	place := make([]Slot, s.slots)
 	taken := make([]bool, s.slots)
-	for i, old := range s.placed {
+	for i, old := range s.placed[:min(len(s.placed), len(place))] {
 		if j := slices.Index(free, old); j >= 0 {
 			place[i], taken[i] = old, true
 			free = slices.Delete(free, j, j+1)
@@ -380,6 +401,7 @@ func (s *Scheduler) taskChanged(e TaskChanged) {
 		if !s.batch && !s.running && s.all(func(x *Execution) bool { return x.State == TaskRunning }) {
 			s.running, s.runSince = true, s.now
 			s.emit(AllRunning{s.attempt})
+			s.ran()
 			s.checkEndOfData()
 		}
 	case TaskFinished:

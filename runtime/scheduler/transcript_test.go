@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Transcripts: lines that begin with ">" are events, the lines below them the effects. "#" is a comment. The first lines set the job up:
 //
-//	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [batch <from>><to> ...] [key=value ...]
+//	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [adaptive] [batch <from>><to> ...] [key=value ...]
 //	> at 5s task a 0 RUNNING
 func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
@@ -58,6 +58,9 @@ func play(t *testing.T, in string) string {
 					fmt.Fprintln(&out, "  "+p.show(e))
 				}
 			}
+			if at, ok := p.s.Deadline(); ok {
+				fmt.Fprintf(&out, "  (tick at %s)\n", at.Sub(time.Unix(0, 0)))
+			}
 		}
 	}
 	return out.String()
@@ -86,6 +89,10 @@ func (p *player) job(args []string) {
 			v.Inputs = append(v.Inputs, graph.Input{From: p.names[from], Exchange: graph.Blocking})
 			continue
 		}
+		if a == "adaptive" {
+			cfg.Requirements = Elastic(g)
+			continue
+		}
 		if a == "checkpoints" {
 			cfg.Checkpoints = true
 			conf[config.CheckpointInterval.Key] = "10s"
@@ -98,13 +105,16 @@ func (p *player) job(args []string) {
 		}
 		id := graph.VertexID{ID: graph.ID{15: byte(len(g.Vertices) + 1)}}
 		p.names[f[0]], p.back[id] = id, f[0]
-		v := graph.Vertex{ID: id, Name: f[0], Parallelism: n}
+		v := graph.Vertex{ID: id, Name: f[0], Parallelism: n, MaxParallelism: 128}
 		if len(f) > 2 {
 			v.SlotSharingGroup = f[2]
 		}
 		g.Vertices = append(g.Vertices, v)
 	}
 	cfg.Strategy = StrategyOf(conf, g.Mode)
+	cfg.Rescaling = Rescaling{Wait: config.AdaptiveWait.Value(conf), Stabilization: config.AdaptiveStabilization.Value(conf), Cooldown: config.AdaptiveCooldown.Value(conf),
+		ExecutingStabilization: config.AdaptiveExecutingStabilization.Value(conf), Checkpoint: true, MaxDelay: 10 * time.Minute,
+		MaxFailures: config.RescaleMaxFailures.Value(conf), Patience: config.SlotRequestTimeout.Value(conf), Off: !cfg.Checkpoints}
 	s, err := New(cfg)
 	if err != nil {
 		p.t.Fatal(err)
@@ -146,16 +156,24 @@ func (p *player) events(a []string) []Event {
 	case "start":
 		return []Event{Start{}}
 	case "prepared": // prepared tm:slot ...
-		e := Prepared{Attempt: p.s.Attempt()}
+		return []Event{Prepared{Attempt: p.s.Attempt(), Slots: p.slots(a[1:])}}
+	case "slots": // slots tm:slot ...
+		return []Event{SlotsReady{p.slots(a[1:])}}
+	case "require": // require vertex=lower-upper ...
+		r := Requirements{}
 		for _, s := range a[1:] {
-			tm, i, _ := strings.Cut(s, ":")
-			n, err := strconv.Atoi(i)
-			if err != nil {
+			name, both, _ := strings.Cut(s, "=")
+			var b Bounds
+			if _, err := fmt.Sscanf(both, "%d-%d", &b.Lower, &b.Upper); err != nil {
 				p.t.Fatal(err)
 			}
-			e.Slots = append(e.Slots, Slot{tm, n})
+			r[p.names[name]] = b
 		}
-		return []Event{e}
+		return []Event{Require{r}}
+	case "tick":
+		return []Event{Tick{}}
+	case "rescale-failed":
+		return []Event{RescaleFailed{}}
 	case "task": // task vertex subtask state [failure]
 		id := p.s.Vertex(p.names[a[1]]).Tasks[num(2)].ID
 		return []Event{p.taskEvent(id, a[3], failure(a[4:]))}
@@ -208,6 +226,18 @@ func (p *player) events(a []string) []Event {
 	return nil
 }
 
+func (p *player) slots(words []string) (out []Slot) {
+	for _, s := range words {
+		tm, i, _ := strings.Cut(s, ":")
+		n, err := strconv.Atoi(i)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		out = append(out, Slot{tm, n})
+	}
+	return out
+}
+
 func (p *player) taskEvent(id graph.ExecutionID, state string, f Failure) TaskChanged {
 	e := TaskChanged{ID: id, State: TaskState(state)}
 	if state == "END_OF_DATA" {
@@ -238,7 +268,23 @@ func (p *player) show(e Effect) string {
 	case TaskMoved:
 		return fmt.Sprintf("task %s %s -> %s", p.id(e.ID), e.From, e.To)
 	case RequireSlots:
+		if e.Keep != nil {
+			return fmt.Sprintf("slots %d, keep %v", e.N, e.Keep)
+		}
 		return fmt.Sprintf("slots %d", e.N)
+	case Rescaled:
+		var out []string
+		for _, v := range e.Graph.Vertices {
+			out = append(out, fmt.Sprintf("%s=%d", v.Name, v.Parallelism))
+		}
+		return "rescaled " + strings.Join(out, " ")
+	case TriggerRescale:
+		return "checkpoint to rescale"
+	case RescaleEnded:
+		if e.Failure != "" {
+			return "rescale failed: " + e.Failure
+		}
+		return "rescale done"
 	case Prepare:
 		if s := fmt.Sprintf("prepare #%d restart=%t", e.Attempt, e.Restart); !e.Part {
 			return s

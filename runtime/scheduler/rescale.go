@@ -1,0 +1,381 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/thalweg/thalweg/runtime/graph"
+)
+
+// Rescaling says when a job in STREAMING changes its parallelism. Source: Flink 2.x jobmanager.adaptive-scheduler.*, AdaptiveScheduler and
+// DefaultStateTransitionManager. A change that somebody asked for does not wait for the cooldown here.
+type Rescaling struct {
+	// Wait is how long the job waits for all slots that it wants before it runs with fewer, negative for ever; Stabilization is how long
+	// from when there are enough for the lower bounds.
+	Wait, Stabilization time.Duration
+	// Cooldown is the least time between two changes, ExecutingStabilization how long slots must stay as they are before the job takes them
+	// though there are fewer than it wants.
+	Cooldown, ExecutingStabilization time.Duration
+	// Checkpoint: a checkpoint is taken for the change; else the next one is waited for. After MaxDelay, or MaxFailures failed ones, it
+	// goes without.
+	Checkpoint  bool
+	MaxDelay    time.Duration
+	MaxFailures int
+	// Patience bounds the wait for slots when fewer than wanted are of no use (slot.request.timeout).
+	Patience time.Duration
+	// Off: the job takes no checkpoints, so that its parallelism cannot change while it runs.
+	Off bool
+}
+
+// scaling is how the job's parallelism follows what is required and what slots there are.
+type scaling struct {
+	req     Requirements
+	former  Requirements // what holds until the job runs as req says, or it turns out that it cannot; nil when req holds
+	asked   time.Time    // when req came
+	urgent  bool         // somebody asked: no cooldown
+	ready   []Slot
+	changed time.Time // of ready or req
+	enough  time.Time // while preparing: since when there are slots for the lower bounds; zero when there are not
+	since   time.Time // of the preparation
+	last    time.Time // all tasks of an attempt began to run
+	to      graph.Parallelism
+	trigger trigger
+	wanted  int // slots, as RequireSlots said last
+	count   int
+
+	deadline time.Time
+}
+
+// trigger is the wait for a checkpoint to change the parallelism from.
+type trigger struct {
+	on, saved bool
+	at        time.Time // when it began
+	retry     time.Time // zero: a checkpoint is being taken
+	failures  int
+}
+
+// retryPause is the pause after a failed checkpoint.
+const retryPause = time.Second
+
+// Requirements are what was asked for last, Rescales counts changes of the parallelism, Pending reports whether one is on its way.
+func (s *Scheduler) Requirements() Requirements { return s.scale.req }
+func (s *Scheduler) Rescales() int              { return s.scale.count }
+func (s *Scheduler) Pending() bool {
+	return s.scale.former != nil || s.scale.to != nil || s.scale.trigger.on
+}
+
+// Graph is the job's graph with the present parallelism. It is read-only.
+func (s *Scheduler) Graph() *graph.JobGraph { return s.cfg.Graph }
+
+// Deadline is when a Tick is due; ok is false for never.
+func (s *Scheduler) Deadline() (at time.Time, ok bool) {
+	return s.scale.deadline, !s.scale.deadline.IsZero()
+}
+
+// dueAt asks for a Tick.
+func (s *Scheduler) dueAt(t time.Time) {
+	if c := &s.scale; c.deadline.IsZero() || t.Before(c.deadline) {
+		c.deadline = t
+	}
+}
+
+// slotsReady notes what slots there are.
+func (s *Scheduler) slotsReady(slots []Slot) {
+	if c := &s.scale; !slices.Equal(c.ready, slots) {
+		c.ready, c.changed = slices.Clone(slots), s.now
+	}
+}
+
+// require notes what somebody wants.
+func (s *Scheduler) require(r Requirements) {
+	c := &s.scale
+	if s.batch || s.state == JobCancelling || s.state == JobFailing {
+		return
+	}
+	if c.former == nil {
+		c.former = c.req
+	}
+	c.req, c.asked, c.changed, c.urgent, c.trigger = r, s.now, s.now, true, trigger{}
+	s.requireSlots(max(slotsOf(s.cfg.Graph, r.upper()), s.slots))
+}
+
+// requireSlots declares how many slots are wanted; when that is fewer than there are, those of Keep are to stay.
+func (s *Scheduler) requireSlots(n int) {
+	c := &s.scale
+	if n == c.wanted {
+		return
+	}
+	e := RequireSlots{N: n}
+	if n < len(c.ready) {
+		e.Keep = s.keep(n)
+	}
+	c.wanted = n
+	s.emit(e)
+}
+
+// keep chooses n slots: those in use first, and among them those of the TaskManagers with most, so that others become idle as a whole.
+func (s *Scheduler) keep(n int) []Slot {
+	used := map[Slot]bool{}
+	inUse, all := map[string]int{}, map[string]int{}
+	for _, p := range s.placed {
+		used[p] = true
+		inUse[p.TaskManager]++
+	}
+	for _, r := range s.scale.ready {
+		all[r.TaskManager]++
+	}
+	slots := slices.Clone(s.scale.ready)
+	running := s.phase == phaseActive
+	slices.SortStableFunc(slots, func(a, b Slot) int {
+		first := 0
+		if running && used[a] != used[b] {
+			first = 1
+			if used[a] {
+				first = -1
+			}
+		}
+		return cmp.Or(first, cmp.Compare(inUse[b.TaskManager], inUse[a.TaskManager]), cmp.Compare(all[b.TaskManager], all[a.TaskManager]))
+	})
+	return slots[:min(n, len(slots))]
+}
+
+// consider goes on with what concerns the parallelism, after every event. What ends tasks happens on a Tick alone: other events come from
+// the midst of the shell's work on checkpoints.
+func (s *Scheduler) consider(tick bool) {
+	s.scale.deadline = time.Time{}
+	if s.batch {
+		return
+	}
+	switch {
+	case s.phase == phasePreparing:
+		s.considerSlots()
+	case s.Ready() && s.state == JobRunning && s.stopping == stopNone && s.final == finalNone:
+		s.considerRescale(tick)
+	}
+}
+
+// considerSlots prepares with fewer slots when those that are missing do not come, or with what was asked for meanwhile.
+func (s *Scheduler) considerSlots() {
+	c := &s.scale
+	present := s.cfg.Graph.Parallelism()
+	p, ok := c.req.fit(s.cfg.Graph, len(c.ready))
+	if ok && !c.req.holds(present) {
+		s.prepareWith(p)
+		return
+	}
+	if len(c.ready) >= s.slots {
+		c.enough = time.Time{}
+		return
+	}
+	if !ok {
+		p, ok = s.inForce().fit(s.cfg.Graph, len(c.ready))
+	}
+	if !ok {
+		c.enough = time.Time{}
+		return
+	}
+	if c.enough.IsZero() {
+		c.enough = s.now
+	}
+	at := c.enough.Add(s.cfg.Rescaling.Stabilization)
+	if w := s.cfg.Rescaling.Wait; w >= 0 && c.since.Add(w).Before(at) {
+		at = c.since.Add(w)
+	}
+	if s.now.Before(at) {
+		s.dueAt(at)
+		return
+	}
+	s.prepareWith(p)
+}
+
+// inForce are the requirements that the present parallelism is after.
+func (s *Scheduler) inForce() Requirements {
+	if c := &s.scale; c.former != nil && !c.req.holds(s.cfg.Graph.Parallelism()) {
+		return c.former
+	}
+	return s.scale.req
+}
+
+// prepareWith begins the preparation anew, with another parallelism.
+func (s *Scheduler) prepareWith(p graph.Parallelism) {
+	s.each(func(x *Execution) { s.setTask(x, TaskCanceled) })
+	since := s.scale.since
+	s.attempt++
+	s.resize(p)
+	s.newAttempt(s.stages[0])
+	s.prepare(true, nil)
+	s.scale.since = since
+}
+
+// resize changes the parallelism between two attempts.
+func (s *Scheduler) resize(p graph.Parallelism) {
+	c := &s.scale
+	if !maps.Equal(p, s.cfg.Graph.Parallelism()) {
+		s.cfg.Graph = s.cfg.Graph.With(p)
+		for i := range s.cfg.Graph.Vertices {
+			v := &s.cfg.Graph.Vertices[i]
+			s.byID[v.ID].Spec = v
+		}
+		s.groups, s.slots = groupsOf(s.cfg.Graph, func(v *graph.Vertex) int { return v.Parallelism })
+		c.count++
+		s.emit(Rescaled{s.cfg.Graph})
+	}
+	want := max(s.slots, slotsOf(s.cfg.Graph, s.inForce().upper()))
+	if c.former != nil {
+		want = max(want, slotsOf(s.cfg.Graph, c.req.upper()))
+	}
+	s.requireSlots(want)
+}
+
+// next is the parallelism of the next attempt. One that has lost slots waits for them first.
+func (s *Scheduler) next() graph.Parallelism {
+	c := &s.scale
+	present := s.cfg.Graph.Parallelism()
+	p, ok := c.req.fit(s.cfg.Graph, len(c.ready))
+	if ok && (!c.req.holds(present) || least(present, p)) {
+		return p
+	}
+	return present
+}
+
+// least reports whether no vertex has fewer subtasks in q than in p.
+func least(p, q graph.Parallelism) bool {
+	for id, n := range p {
+		if q[id] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// considerRescale changes the parallelism of a running job.
+func (s *Scheduler) considerRescale(tick bool) {
+	c := &s.scale
+	present := s.cfg.Graph.Parallelism()
+	holds := c.req.holds(present)
+	p, ok := c.req.fit(s.cfg.Graph, len(c.ready))
+	switch {
+	case !ok || s.cfg.Rescaling.Off || holds && (maps.Equal(p, present) || !least(present, p)):
+		c.trigger = trigger{}
+		switch until := c.changed.Add(s.cfg.Rescaling.ExecutingStabilization); {
+		case c.former == nil:
+		case !holds:
+			s.considerPatience()
+		case maps.Equal(present, c.req.upper()) || !s.now.Before(until):
+			s.reached()
+		default: // it may run so; more slots may come
+			s.dueAt(until)
+		}
+		return
+	}
+	if !c.trigger.on {
+		at := s.now
+		if !maps.Equal(p, c.req.upper()) {
+			at = c.changed.Add(s.cfg.Rescaling.ExecutingStabilization)
+		}
+		if cool := c.last.Add(s.cfg.Rescaling.Cooldown); !c.urgent && cool.After(at) {
+			at = cool
+		}
+		if s.now.Before(at) {
+			s.dueAt(at)
+			return
+		}
+		c.trigger = trigger{on: true, at: s.now}
+		s.save()
+	}
+	switch t := &c.trigger; {
+	case t.saved || !s.now.Before(t.at.Add(s.cfg.Rescaling.MaxDelay)):
+		s.dueAt(s.now)
+		if tick {
+			s.rescale(p)
+		}
+		return
+	case !t.retry.IsZero() && !s.now.Before(t.retry):
+		t.retry = time.Time{}
+		s.save()
+	case !t.retry.IsZero():
+		s.dueAt(t.retry)
+	}
+	s.dueAt(c.trigger.at.Add(s.cfg.Rescaling.MaxDelay))
+}
+
+func (s *Scheduler) save() {
+	if s.cfg.Rescaling.Checkpoint {
+		s.emit(TriggerRescale{})
+	}
+}
+
+// saved notes how the checkpoint of a TriggerRescale ended.
+func (s *Scheduler) saved(ok bool) {
+	t := &s.scale.trigger
+	switch {
+	case !t.on:
+	case ok:
+		t.saved = true
+	default:
+		t.failures++
+		t.retry = s.now.Add(retryPause)
+		t.saved = t.failures >= s.cfg.Rescaling.MaxFailures
+	}
+}
+
+// considerPatience gives up what was asked for when its slots do not come: the job goes on as before.
+func (s *Scheduler) considerPatience() {
+	c := &s.scale
+	until := c.asked.Add(s.cfg.Rescaling.Patience)
+	if s.now.Before(until) {
+		s.dueAt(until)
+		return
+	}
+	least, _ := groupsOf(s.cfg.Graph, func(v *graph.Vertex) int { return c.req[v.ID].Lower })
+	need := 0
+	for _, g := range least {
+		need += g.size
+	}
+	why := fmt.Sprintf("%d of %d slots within %s (slot.request.timeout)", len(c.ready), need, s.cfg.Rescaling.Patience)
+	c.req, c.former, c.urgent, c.changed = c.former, nil, false, s.now
+	s.requireSlots(max(s.slots, slotsOf(s.cfg.Graph, c.req.upper())))
+	s.emit(RescaleEnded{Failure: why, Requirements: c.req})
+}
+
+// reached: the job runs as was asked.
+func (s *Scheduler) reached() {
+	s.scale.former, s.scale.urgent = nil, false
+	s.emit(RescaleEnded{Requirements: s.scale.req})
+}
+
+// rescale ends all tasks, for an attempt of another parallelism.
+func (s *Scheduler) rescale(p graph.Parallelism) {
+	s.scale.trigger = trigger{}
+	s.scale.deadline = time.Time{}
+	if !s.setJob(JobRestarting) {
+		return
+	}
+	s.scale.to = p
+	s.root, s.pause, s.jitter = nil, 0, 0
+	s.hit(nil)
+	s.end("the job changes its parallelism")
+	s.checkEnd()
+}
+
+// ran: all tasks of an attempt run.
+func (s *Scheduler) ran() {
+	c := &s.scale
+	c.last, c.trigger = s.now, trigger{}
+	if c.former != nil && maps.Equal(s.cfg.Graph.Parallelism(), c.req.upper()) {
+		s.reached()
+	}
+}
+
+// patience is how long a preparation may wait for its slots.
+func (s *Scheduler) patience() time.Duration {
+	for _, b := range s.inForce() {
+		if b.Lower < b.Upper {
+			return s.cfg.Rescaling.Wait
+		}
+	}
+	return s.cfg.Rescaling.Patience
+}

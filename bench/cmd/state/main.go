@@ -11,19 +11,19 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/command"
 	"github.com/thalweg/thalweg/bench/internal/flink"
 	"github.com/thalweg/thalweg/bench/internal/machine"
+	"github.com/thalweg/thalweg/bench/internal/rowjob"
 	"github.com/thalweg/thalweg/bench/internal/rows"
 	"github.com/thalweg/thalweg/config"
 )
 
 const (
-	thalweg = "thalweg"
-	peer    = "flink"
+	thalweg = rowjob.Thalweg
+	peer    = rowjob.Peer
 )
 
 type options struct {
@@ -134,13 +134,4 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	}
 	err = command.Write(out, o.output, rep, rep.text)
 	return errors.Join(err, failed)
-}
-
-// folder makes an empty folder in the scratch folder.
-func (b *bench) folder(name string) (string, error) {
-	d := filepath.Join(b.dir, name)
-	if err := os.RemoveAll(d); err != nil {
-		return "", err
-	}
-	return d, os.MkdirAll(d, 0o755)
 }

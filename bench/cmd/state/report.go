@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/thalweg/thalweg/bench/internal/rowjob"
 )
 
 // report is what the command prints.
@@ -17,7 +19,7 @@ type report struct {
 	Runs     []result `json:"runs"`
 }
 
-func (p phase) text() string {
+func phaseText(p rowjob.Phase) string {
 	if p.Wall == 0 {
 		return "-"
 	}
@@ -45,13 +47,13 @@ func (r *report) text() string {
 		line := func(name, format string, args ...any) {
 			fmt.Fprintf(&b, "  %-12s %s\n", name, fmt.Sprintf(format, args...))
 		}
-		line("fill", "%s", x.Fill.text())
-		line("update", "%s", x.Update.text())
+		line("fill", "%s", phaseText(x.Fill))
+		line("update", "%s", phaseText(x.Update))
 		line("", "local files %s, checkpoint folder %s", mib(x.Local), mib(x.Remote))
 		if re := x.Restore; re.Running > 0 {
 			line("kill -9", "noticed after %.1f s, tasks run after %.1f s (%s, %.1f CPU s), as far as before after %.1f s (%d events again)", re.Noticed, re.Running, mib(re.Bytes), re.CPU, re.Output, re.Repeated)
 		}
-		line("update", "%s", x.Again.text())
+		line("update", "%s", phaseText(x.Again))
 		for _, p := range []string{"fill", "update", "restore", "again"} {
 			for _, c := range x.Checkpoints {
 				if c.Phase != p {

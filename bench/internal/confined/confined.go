@@ -225,6 +225,19 @@ func (a *App) KillTaskManager() error {
 	return nil
 }
 
+// KillWorker kills the process that runs the job's tasks. Its TaskManager stays.
+func (a *App) KillWorker() error {
+	for _, p := range a.tracker.Live() {
+		if a.taskManager(p) && strings.Contains(string(proc.Environment(p.PID)), "THALWEG_ROLE=worker") {
+			if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
+				return fmt.Errorf("confined: kill %d: %w", p.PID, err)
+			}
+			return nil
+		}
+	}
+	return errors.New("confined: no worker process found")
+}
+
 // taskManager says whether a process is in a TaskManager's container.
 func (a *App) taskManager(p proc.Process) bool {
 	master, ok := a.fake.Master(a.ID)

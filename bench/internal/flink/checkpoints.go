@@ -1,6 +1,10 @@
 package flink
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
 
 // Checkpoint is one checkpoint of a job. Times are in milliseconds, sizes in bytes.
 type Checkpoint struct {
@@ -23,4 +27,32 @@ func (r *REST) Checkpoints(ctx context.Context, job string) ([]Checkpoint, error
 	}
 	err := r.Get(ctx, "/jobs/"+job+"/checkpoints", &o)
 	return o.History, err
+}
+
+// Sync is the longest synchronous part of a checkpoint, of all its subtasks, in milliseconds.
+func (r *REST) Sync(ctx context.Context, job string, checkpoint int64) (int64, error) {
+	base := fmt.Sprintf("/jobs/%s/checkpoints/details/%d", job, checkpoint)
+	var d struct {
+		Tasks map[string]json.RawMessage `json:"tasks"`
+	}
+	if err := r.Get(ctx, base, &d); err != nil {
+		return 0, err
+	}
+	var longest int64
+	for vertex := range d.Tasks {
+		var v struct {
+			Subtasks []struct {
+				Checkpoint struct {
+					Sync int64 `json:"sync"`
+				} `json:"checkpoint"`
+			} `json:"subtasks"`
+		}
+		if err := r.Get(ctx, base+"/subtasks/"+vertex, &v); err != nil {
+			return 0, err
+		}
+		for _, t := range v.Subtasks {
+			longest = max(longest, t.Checkpoint.Sync)
+		}
+	}
+	return longest, nil
 }

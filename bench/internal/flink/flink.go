@@ -27,6 +27,8 @@ type Home struct {
 	Dir  string // what install.sh filled
 	Java string
 	Jar  string // the benchmark's jobs
+	// Hadoop is a folder of jars that standalone clusters have too, to reach HDFS; "" for none.
+	Hadoop string
 }
 
 // opens are env.java.opts.all of Flink's shipped configuration.

@@ -138,7 +138,11 @@ func (s *Standalone) ReplaceTaskManager(ctx context.Context) error {
 func (s *Standalone) LocalDir() string { return filepath.Join(s.dir, "tmp") }
 
 func (s *Standalone) classPath() string {
-	return filepath.Join(s.home.lib(), "*") + ":" + filepath.Join(s.home.Dir, "ext", "*")
+	path := filepath.Join(s.home.lib(), "*") + ":" + filepath.Join(s.home.Dir, "ext", "*")
+	if s.home.Hadoop != "" {
+		path += ":" + filepath.Join(s.home.Hadoop, "*")
+	}
+	return path
 }
 
 // launch starts one of the two processes; it ends by Stop.

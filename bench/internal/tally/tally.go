@@ -91,7 +91,7 @@ func Took(dir string, subtasks int) (time.Duration, error) {
 
 const (
 	tallyLen     = 16
-	everyRecords = 1024 // between two looks at the clock
+	everyRecords = 16 // between two looks at the clock
 	progressTick = 50 * time.Millisecond
 )
 

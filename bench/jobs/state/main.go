@@ -13,6 +13,7 @@ import (
 	"github.com/thalweg/thalweg/bench/internal/tally"
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/connector/datagen"
+	"github.com/thalweg/thalweg/connector/hybrid"
 	"github.com/thalweg/thalweg/stream"
 )
 
@@ -20,6 +21,7 @@ import (
 type until struct {
 	connector.Source[rows.Event]
 	file string
+	slow bool
 }
 
 func (u until) Reader(ctx connector.ReaderContext) (connector.Reader[rows.Event], error) {
@@ -27,12 +29,13 @@ func (u until) Reader(ctx connector.ReaderContext) (connector.Reader[rows.Event]
 	if err != nil {
 		return r, err
 	}
-	return &untilReader{Reader: r, file: u.file}, nil
+	return &untilReader{Reader: r, file: u.file, slow: u.slow}, nil
 }
 
 type untilReader struct {
 	connector.Reader[rows.Event]
 	file  string
+	slow  bool // each poll may be the last for long
 	polls int
 }
 
@@ -40,7 +43,7 @@ type untilReader struct {
 const pollsPerLook = 16
 
 func (r *untilReader) Poll(out connector.Output[rows.Event], limit int) (connector.Status, error) {
-	if r.polls++; r.polls%pollsPerLook == 0 {
+	if r.polls++; r.slow || r.polls%pollsPerLook == 0 {
 		if _, err := os.Stat(r.file); err == nil {
 			return connector.EndOfInput, nil
 		}
@@ -75,6 +78,7 @@ func (f *keep) ProcessElement(ctx *stream.KeyedContext[int64], _ rows.Event, out
 func build(env *stream.Environment) error {
 	f := flag.NewFlagSet("state", flag.ContinueOnError)
 	keys := f.Int64("keys", 1_000_000, "number of keys")
+	rate := f.Int64("rate", 0, "events a second once each key was there; 0: no limit")
 	stop := f.String("stop", "", "file that ends the input")
 	result := f.String("result", "", "folder for the sink's count and checksum, and for its progress")
 	if err := f.Parse(env.Args()); err != nil {
@@ -84,7 +88,11 @@ func build(env *stream.Environment) error {
 		return fmt.Errorf("--keys %d: want 1 to %d", *keys, int64(rows.MaxKeys))
 	}
 	n := *keys
-	src := until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n) }, datagen.Count(math.MaxInt64/2)), *stop}
+	var src connector.Source[rows.Event] = until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n) }, datagen.Count(math.MaxInt64/2)), *stop, false}
+	if *rate > 0 {
+		src = hybrid.Source(datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n) }, datagen.Count(n))).
+			Then(until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(n+i, n) }, datagen.Count(math.MaxInt64/2), datagen.RatePerSecond(float64(*rate))), *stop, true})
+	}
 	env.FromSource(src, stream.NoWatermarks[rows.Event](), "events").UID("events").
 		KeyBy(func(e rows.Event) int64 { return e.Key }).
 		Process(func() stream.KeyedProcessFunction[int64, rows.Event, rows.Result] { return &keep{} }).UID("rows").
@@ -94,7 +102,7 @@ func build(env *stream.Environment) error {
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "-h" {
-		fmt.Fprintln(os.Stderr, "state --keys N --stop FILE --result DIR")
+		fmt.Fprintln(os.Stderr, "state --keys N --rate N --stop FILE --result DIR")
 		os.Exit(0)
 	}
 	if err := profile.Start(); err != nil {

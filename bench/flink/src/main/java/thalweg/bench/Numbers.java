@@ -37,6 +37,7 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
     private final long count;
     private final long rate;
     private final String stop;
+    private final long from;
 
     /** rate is in records per second and reader; 0 for no limit. Without a limit of count the source is unbounded. */
     public Numbers(Maker<T> maker, long count, long rate) {
@@ -45,6 +46,12 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
 
     /** The file stop ends the input as soon as it exists; "" for none. */
     public Numbers(Maker<T> maker, long count, long rate, String stop) {
+        this(maker, count, rate, stop, 0);
+    }
+
+    /** The rate counts from a record's number on. */
+    public Numbers(Maker<T> maker, long count, long rate, String stop, long from) {
+        this.from = from;
         this.maker = maker;
         this.count = count;
         this.rate = rate;
@@ -86,6 +93,7 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
         private boolean noMore;
         private Maker<T> made; // of the first split
         private int polls;
+        private boolean slow; // the rate counts
         private long due; // of the next record with a rate, in System.nanoTime
 
         Reader(SourceReaderContext context) {
@@ -109,12 +117,13 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
                 made = InstantiationUtil.clone(maker);
                 made.open(s.shard, s.shards, s.next);
             }
-            if (rate > 0) {
-                return slowly(s, out);
-            }
-            if (!stop.isEmpty() && ++polls % 16 == 0 && Files.exists(Path.of(stop))) {
+            slow = rate > 0 && s.next >= from;
+            if (!stop.isEmpty() && (++polls % 16 == 0 || slow) && Files.exists(Path.of(stop))) {
                 splits.clear();
                 return InputStatus.END_OF_INPUT;
+            }
+            if (slow) {
+                return slowly(s, out);
             }
             for (int i = 0; i < BATCH; i++) {
                 if (s.next >= count) {
@@ -154,7 +163,7 @@ public class Numbers<T> implements Source<T, Numbers.Split, Integer> {
 
         @Override
         public CompletableFuture<Void> isAvailable() {
-            return rate > 0 || splits.isEmpty() && !noMore ? available : CompletableFuture.completedFuture(null);
+            return slow || splits.isEmpty() && !noMore ? available : CompletableFuture.completedFuture(null);
         }
 
         @Override

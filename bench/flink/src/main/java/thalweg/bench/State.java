@@ -9,7 +9,7 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
 
-/** --keys N --stop FILE --result DIR: the same as bench/jobs/state. */
+/** --keys N --rate N --stop FILE --result DIR: the same as bench/jobs/state. */
 public final class State {
     private State() {}
 
@@ -18,7 +18,7 @@ public final class State {
         long keys = a.number("keys", 1_000_000);
         String result = a.get("result", "");
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
-        env.fromSource(new Numbers<>(n -> Rows.make(n, keys), Long.MAX_VALUE / 2, 0, a.get("stop", "")), WatermarkStrategy.noWatermarks(), "events", Types.POJO(Rows.In.class))
+        env.fromSource(new Numbers<>(n -> Rows.make(n, keys), Long.MAX_VALUE / 2, a.number("rate", 0), a.get("stop", ""), keys), WatermarkStrategy.noWatermarks(), "events", Types.POJO(Rows.In.class))
                 .uid("events")
                 .keyBy(e -> e.key, Types.LONG)
                 .process(new Keep()).returns(Rows.Result.class).uid("rows")

@@ -107,7 +107,7 @@ public final class Tally<T> implements Sink<T>, SupportsWriterState<T, long[]> {
         public void write(T x, Context c) throws IOException {
             total += count.of(x);
             all += sum.of(x);
-            if (progress && ++since == 1024) {
+            if (progress && ++since == 16) {
                 tell();
             }
         }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/thalweg/thalweg/bench/internal/rowjob"
+)
+
+// result is what one engine did in one case.
+type result struct {
+	Case        string              `json:"case"`
+	Engine      string              `json:"engine"`
+	Checkpoints []rowjob.Checkpoint `json:"checkpoints"`
+	Worker      *rowjob.Restore     `json:"worker_killed,omitempty"`
+	Container   *rowjob.Restore     `json:"container_killed,omitempty"`
+	Without     *rowjob.Phase       `json:"without_checkpoints,omitempty"`
+	With        *rowjob.Phase       `json:"with_checkpoints,omitempty"`
+	Error       string              `json:"error,omitempty"`
+}
+
+// The phases of a run. Those of measured are in the report.
+const (
+	fill     = "fill"
+	settle   = "settle" // first updates and two checkpoints, the first of which holds most of the state
+	measured = "measured"
+)
+
+// killsFrom is the least size at which processes are killed.
+const killsFrom = 100 << 20
+
+func (b *bench) measure(ctx context.Context, c, side string) (result, error) {
+	r := result{Case: c, Engine: side}
+	if c == cost {
+		return r, b.cost(ctx, &r)
+	}
+	keys, err := keysOf(c)
+	if err != nil {
+		return r, err
+	}
+	s, remove, err := b.spec(c, side, keys)
+	if err != nil {
+		return r, err
+	}
+	s.Rate = max(int64(float64(keys)*b.change/b.interval.Seconds()), 20)
+	return r, errors.Join(b.follow(ctx, s, func(w *rowjob.Watcher) error { return b.checkpoints(ctx, w, &r, keys) }), remove())
+}
+
+// follow runs a job; do measures it. Then the job ends and its results are compared.
+func (b *bench) follow(ctx context.Context, s *rowjob.Spec, do func(*rowjob.Watcher) error) (err error) {
+	e, err := rowjob.Start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	w := rowjob.Follow(s, e)
+	if err := w.Running(ctx); err != nil {
+		return err
+	}
+	if err := do(w); err != nil {
+		return err
+	}
+	return w.Finish(ctx)
+}
+
+func (b *bench) checkpoints(ctx context.Context, w *rowjob.Watcher, r *result, keys int64) error {
+	if _, err := w.Span(ctx, fill, func(n int64, _ time.Duration) bool { return n >= keys }); err != nil {
+		return err
+	}
+	completed := func(n int) func(int64, time.Duration) bool {
+		return func(int64, time.Duration) bool { return w.Completed() >= n }
+	}
+	if _, err := w.Span(ctx, settle, completed(2)); err != nil {
+		return err
+	}
+	if _, err := w.Span(ctx, measured, completed(b.count)); err != nil {
+		return err
+	}
+	if err := w.Syncs(ctx); err != nil {
+		return err
+	}
+	for _, c := range w.Checkpoints {
+		if c.Phase == measured {
+			r.Checkpoints = append(r.Checkpoints, c)
+		}
+	}
+	if keys < killsFrom/rowBytes {
+		return nil
+	}
+	again := func(kill func(context.Context) error) (*rowjob.Restore, error) {
+		x, err := w.Kill(ctx, kill)
+		if err != nil {
+			return nil, err
+		}
+		_, err = w.Span(ctx, settle, completed(1))
+		return &x, err
+	}
+	var err error
+	if r.Worker, err = again(w.Engine.KillWorker); err != nil {
+		return err
+	}
+	r.Container, err = again(w.Engine.Kill)
+	return err
+}
+
+// costFor is how long the throughput is measured.
+const costFor = 20 * time.Second
+
+// cost measures the throughput of updates of 100 MB of state on disk-backed state, which fits in memory, without checkpoints and with one each second.
+func (b *bench) cost(ctx context.Context, r *result) error {
+	keys := int64(100<<20) / rowBytes
+	for _, part := range []struct {
+		interval time.Duration
+		into     **rowjob.Phase
+	}{{0, &r.Without}, {time.Second, &r.With}} {
+		s, remove, err := b.spec(cost, r.Engine, keys)
+		if err != nil {
+			return err
+		}
+		s.Interval = part.interval
+		err = b.follow(ctx, s, func(w *rowjob.Watcher) error {
+			if _, err := w.Span(ctx, fill, func(n int64, d time.Duration) bool { return n >= 3*keys && d >= 5*time.Second }); err != nil {
+				return err
+			}
+			p, err := w.Span(ctx, measured, func(_ int64, d time.Duration) bool { return d >= costFor })
+			*part.into = &p
+			return err
+		})
+		if err := errors.Join(err, remove()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

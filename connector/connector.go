@@ -60,6 +60,10 @@ type Source[T any] interface {
 // Validator is an optional part of sources and sinks: checks that need no connection, run when the graph is built. All faults at once.
 type Validator interface{ Validate() error }
 
+// Owner is an optional part of sinks: what belongs to one sink of a job alone, each as "the prefix ... of ...". A job with two sinks that own the
+// same is refused when its graph is built.
+type Owner interface{ Owns() []string }
+
 // Preflight is an optional part of sources and sinks: checks against the external system (topic exists, transaction time-out within the
 // broker's limit), run once in the coordinator before any task is deployed. An error fails the job without a restart.
 type Preflight interface {

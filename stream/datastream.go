@@ -235,6 +235,7 @@ func sinkTo(s *flow, sink any, f operator.Factory, commits bool) SinkOperator {
 		return SinkOperator{s.env(), s.env().add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", In: edges(s, 0)})}
 	}
 	s.env().validate("sink", sink)
+	s.env().own(sink)
 	n := s.env().add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", Stateful: commits, In: edges(s, 0), Impl: f})
 	if c := operator.SinkCoordinator(sink); c != nil {
 		n.Coordinated, n.Coordinator = true, c

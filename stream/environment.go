@@ -18,12 +18,13 @@ import (
 
 // Environment is where a program's graph is built. It is not safe for concurrent use.
 type Environment struct {
-	name string
-	conf config.Configuration // submitted; wins over what the program sets
-	prog config.Configuration // set by the program
-	args []string
-	g    graph.StreamGraph
-	errs []error
+	name  string
+	conf  config.Configuration // submitted; wins over what the program sets
+	prog  config.Configuration // set by the program
+	args  []string
+	g     graph.StreamGraph
+	errs  []error
+	owned map[string]string // by what sinks own: where the one is
 }
 
 func newEnvironment(name string, conf config.Configuration, args []string) *Environment {

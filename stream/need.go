@@ -100,6 +100,24 @@ func (e *Environment) validate(what string, c any) {
 	}
 }
 
+// own notes what a sink owns, and that another one owns it, too.
+func (e *Environment) own(sink any) {
+	o, ok := sink.(connector.Owner)
+	if !ok {
+		return
+	}
+	for _, what := range o.Owns() {
+		if at := e.owned[what]; at != "" {
+			e.mistake("sink: %s is that of the sink at %s, too: give each its own", what, at)
+			continue
+		}
+		if e.owned == nil {
+			e.owned = map[string]string{}
+		}
+		e.owned[what] = callSite()
+	}
+}
+
 // strategy notes the mistakes of a watermark strategy.
 func (e *Environment) strategy(prefix, text string, errs []error) {
 	if text == "" || text[0] == ' ' { // a setting of the zero value

@@ -48,6 +48,7 @@ var inapplicable = map[string][]string{
 	"run": {"jobmanager"}, "info": {"jobmanager", "target"}, "version": {"jobmanager", "target", "define"}, "config": {"jobmanager", "target", "define"},
 	"completion": {"jobmanager", "target", "define", "output"}, "help": {"jobmanager", "target", "define", "output"},
 	"list": {"target"}, "cancel": {"target"}, "stop": {"target"}, "savepoint": {"target"}, "checkpoint": {"target"}, "state": {"target", "jobmanager"},
+	"kafka-transactions": {"target", "jobmanager"},
 }
 
 // complete adds what all actions share: help that shows only what applies, checks of the global flags, completion of their values.

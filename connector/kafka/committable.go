@@ -187,10 +187,14 @@ func (e *LostTransactionError) Error() string {
 		return fmt.Sprintf("kafka: %s: %s, and the transaction's records there are LOST. Ways out: %s; or accept the loss with kafka.AcceptLostTransactions(), "+
 			"and the job goes on in the topic as it is now", e.detail, e.reason, restore)
 	}
+	uses := fmt.Sprintf("uses the transactional id prefix %q", e.prefix)
+	if e.prefix == "" {
+		uses = "has used the transactional id"
+	}
 	return fmt.Sprintf("kafka: %s was aborted by the brokers before it could be committed, its records are LOST: "+
-		"the outage was longer than kafka.TransactionTimeout, or another application uses the transactional id prefix %q. "+
+		"the outage was longer than kafka.TransactionTimeout, or another application %s. "+
 		"Ways out: %s (and reset readers of what was committed since); "+
-		"or accept the loss with kafka.AcceptLostTransactions(); and raise kafka.TransactionTimeout (and the brokers' transaction.max.timeout.ms)", e.detail, e.prefix, restore)
+		"or accept the loss with kafka.AcceptLostTransactions(); and raise kafka.TransactionTimeout (and the brokers' transaction.max.timeout.ms)", e.detail, uses, restore)
 }
 
 // Fatal says that no restart heals it: each would find the same transaction aborted, or the same topic gone.

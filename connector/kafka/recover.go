@@ -102,13 +102,14 @@ func (a *txnAdmin) endClient(ctx context.Context) (*kgo.Client, error) {
 	return a.oldEnd, nil
 }
 
-func (a *txnAdmin) endTxn(ctx context.Context, c *committable) error {
+// endTxn ends c, with a commit or an abort.
+func (a *txnAdmin) endTxn(ctx context.Context, c *committable, commit bool) error {
 	cl, err := a.endClient(ctx)
 	if err != nil {
 		return err
 	}
 	req := kmsg.NewPtrEndTxnRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = c.id, c.producerID, c.epoch, true
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = c.id, c.producerID, c.epoch, commit
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (a *txnAdmin) tryCommit(ctx context.Context, c *committable, watch *topicWa
 	if len(gone) > 0 {
 		return a.settleGone(ctx, c, gone, reason)
 	}
-	err = a.endTxn(ctx, c)
+	err = a.endTxn(ctx, c, true)
 	switch {
 	case err == nil:
 		return true, nil
@@ -196,7 +197,7 @@ func (a *txnAdmin) settleGone(ctx context.Context, c *committable, gone []string
 	}
 	lost.Deleted, lost.reason = gone, reason
 	if a.cfg.acceptLost && len(rest.spans) > 0 {
-		if err := a.endTxn(ctx, c); err != nil && !definite(err) {
+		if err := a.endTxn(ctx, c, true); err != nil && !definite(err) {
 			return false, err
 		}
 	}
@@ -218,12 +219,17 @@ func definite(err error) bool {
 
 // fence initialises a transactional id: an open transaction is aborted, its producer is fenced.
 func (a *txnAdmin) fence(ctx context.Context, id string) error {
+	return a.initialise(ctx, id, a.cfg.txnTimeout)
+}
+
+// initialise is fence with the time-out that the id has from then on.
+func (a *txnAdmin) initialise(ctx context.Context, id string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.connectTimeout+30*time.Second)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID = &id
-		req.TransactionTimeoutMillis = int32(a.cfg.txnTimeout.Milliseconds())
+		req.TransactionTimeoutMillis = int32(timeout.Milliseconds())
 		req.ProducerID, req.ProducerEpoch = -1, -1
 		resp, err := req.RequestWith(ctx, a.cl)
 		if err == nil {

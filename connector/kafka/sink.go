@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,9 +82,17 @@ var (
 	_ connector.Validator           = (*sink[int])(nil)
 	_ connector.Preflight           = (*committingSink[int])(nil)
 	_ connector.CommittingWriter    = (*txnWriter[int])(nil)
+	_ connector.Owner               = (*committingSink[int])(nil)
 )
 
 func (s *sink[T]) Validate() error { return s.cfg.validate() }
+
+// Owns implements connector.Owner: two sinks with one prefix would fence each other for ever.
+func (s *committingSink[T]) Owns() []string {
+	brokers := slices.Clone(s.cfg.brokers)
+	slices.Sort(brokers)
+	return []string{fmt.Sprintf("the transactional id prefix %q of Kafka brokers %s", s.cfg.prefix, strings.Join(brokers, ","))}
+}
 
 // Preflight checks that the brokers answer, the topic exists, and, for exactly-once, that the transaction time-out fits the brokers' limit and
 // the checkpoints.

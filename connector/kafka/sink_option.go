@@ -108,14 +108,23 @@ func AtLeastOnce() SinkOption {
 }
 
 // ExactlyOnce writes in transactions. The prefix must be unique to the application in the Kafka cluster and stay the same over its
-// restarts: transactional ids are prefix + subtask + "-" + slot. Consumers must read with isolation level read_committed.
+// restarts: transactional ids are prefix + subtask + "-" + slot, with a "-" after a prefix that ends with a digit, so that no id belongs to two
+// prefixes ("job" and "job2"). Consumers must read with isolation level read_committed.
 func ExactlyOnce(transactionalIDPrefix string) SinkOption {
-	return sinkOption(func(c *sinkConfig) { c.guarantee, c.prefix = GuaranteeExactlyOnce, transactionalIDPrefix })
+	return Guarantee(GuaranteeExactlyOnce, transactionalIDPrefix)
+}
+
+// idPrefix is what the ids of a prefix begin with.
+func idPrefix(prefix string) string {
+	if n := len(prefix); n > 0 && prefix[n-1] >= '0' && prefix[n-1] <= '9' {
+		return prefix + "-"
+	}
+	return prefix
 }
 
 // Guarantee sets the guarantee by value, for programs that take it from a flag; the prefix matters for exactly-once only.
 func Guarantee(g DeliveryGuarantee, transactionalIDPrefix string) SinkOption {
-	return sinkOption(func(c *sinkConfig) { c.guarantee, c.prefix = g, transactionalIDPrefix })
+	return sinkOption(func(c *sinkConfig) { c.guarantee, c.prefix = g, idPrefix(transactionalIDPrefix) })
 }
 
 // TransactionTimeout sets how long the brokers keep an open transaction before they abort it, 15 minutes by default (the brokers' own

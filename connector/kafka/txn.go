@@ -206,7 +206,7 @@ func (s *slot) discard() {
 // blame adds to an error that says that a producer was fenced, or that its transaction is not open any more, what that means.
 func (c *sinkConfig) blame(err error) error {
 	fenced := func(e error) bool { return errors.Is(err, e) }
-	if slices.ContainsFunc([]error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState}, fenced) {
+	if c.prefix != "" && slices.ContainsFunc([]error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState}, fenced) {
 		return fmt.Errorf("%w: another job, or another run of this one, uses the transactional id prefix %q too and has taken the id over: end it, or give each job a prefix of its own "+
 			"(or the transaction was open for longer than kafka.TransactionTimeout, %v)", err, c.prefix, c.txnTimeout)
 	}

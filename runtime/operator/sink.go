@@ -11,10 +11,7 @@ import (
 	"github.com/thalweg/thalweg/internal/guard"
 )
 
-const (
-	writerState      = "sink-writer"
-	committableState = "sink-committables"
-)
+const writerState = "sink-writer"
 
 // Sink writes to a connector's sink. With a CommittingSink, what the writer prepared at a barrier is kept in the checkpoint's state and
 // committed, in checkpoint order, on a goroutine of its own once the checkpoint is complete; committables that a restored checkpoint
@@ -52,12 +49,6 @@ func (f SinkFactory[T]) New(ctx *Context, _ any) (Operator, error) {
 // is committed.
 type Committing interface{ Commits() bool }
 
-// committables of one checkpoint.
-type committables struct {
-	Checkpoint int64    `json:"checkpoint"`
-	Items      [][]byte `json:"items"`
-}
-
 // flusher is what the type of records does not matter for in a connector.SinkWriter.
 type flusher interface {
 	Flush(ctx context.Context, endOfInput bool) error
@@ -83,8 +74,8 @@ type sinkOp struct {
 	makeWriter    func(connector.SinkContext, [][]byte) error
 	makeCommitter func(connector.SinkContext) (connector.Committer, error)
 	committer     *commitLoop
-	pending       []committables // prepared, not known to be committed; ascending
-	records       int64          // since sent was counted
+	pending       []metadata.Prepared // prepared, not known to be committed; ascending
+	records       int64               // since sent was counted
 	sent          connector.Counter
 }
 
@@ -123,7 +114,7 @@ func (o *sinkOp) Open(ctx context.Context) error {
 }
 
 func (o *sinkOp) openCommitter(ctx context.Context, sc *connector.SinkContext) error {
-	all, err := decodeCommittables(o.ctx.List(committableState + "-all"))
+	all, err := metadata.DecodePrepared(o.ctx.List(metadata.PreparedByAll))
 	if err != nil {
 		return o.ctx.undecodable("committables", err)
 	}
@@ -134,7 +125,7 @@ func (o *sinkOp) openCommitter(ctx context.Context, sc *connector.SinkContext) e
 	if err != nil || c == nil { // nil: the sink's guarantee needs no commits
 		return o.ctx.wrap(err)
 	}
-	mine, err := decodeCommittables(o.ctx.List(committableState))
+	mine, err := metadata.DecodePrepared(o.ctx.List(metadata.PreparedState))
 	if err != nil {
 		return o.ctx.undecodable("committables", err)
 	}
@@ -146,18 +137,6 @@ func (o *sinkOp) openCommitter(ctx context.Context, sc *connector.SinkContext) e
 	}
 	o.committer = newCommitLoop(o.ctx.Services, c, o.ctx.wrap, o.committed)
 	return nil
-}
-
-func decodeCommittables(items [][]byte) ([]committables, error) {
-	var all []committables
-	for _, item := range items {
-		var c committables
-		if err := json.Unmarshal(item, &c); err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-	return all, nil
 }
 
 func (i *sinkIn[T]) Process(v T, m Meta) error {
@@ -197,9 +176,9 @@ func (o *sinkOp) Snapshot(b Barrier) (Snapshot, error) {
 		if err != nil {
 			return Snapshot{}, o.ctx.wrap(err)
 		}
-		o.pending = append(o.pending, committables{b.ID, items})
-		split := metadata.ListState{Name: committableState, Mode: metadata.Split}
-		union := metadata.ListState{Name: committableState + "-all", Mode: metadata.Union}
+		o.pending = append(o.pending, metadata.Prepared{Checkpoint: b.ID, Items: items})
+		split := metadata.ListState{Name: metadata.PreparedState, Mode: metadata.Split}
+		union := metadata.ListState{Name: metadata.PreparedByAll, Mode: metadata.Union}
 		for _, p := range o.pending {
 			if len(p.Items) == 0 {
 				continue
@@ -281,7 +260,7 @@ type commitLoop struct {
 	c      connector.Committer
 	wrap   func(error) error
 	done   func(checkpoint int64)
-	work   chan committables
+	work   chan metadata.Prepared
 	queued int64 // highest checkpoint enqueued; task's goroutine only
 	open   int   // enqueued and not reported done; task's goroutine only
 	cancel context.CancelFunc
@@ -290,14 +269,14 @@ type commitLoop struct {
 
 func newCommitLoop(svc Services, c connector.Committer, wrap func(error) error, done func(int64)) *commitLoop {
 	ctx, cancel := context.WithCancel(svc.Context())
-	l := &commitLoop{svc: svc, c: c, wrap: wrap, done: done, work: make(chan committables, 64), cancel: cancel, ended: make(chan struct{})}
+	l := &commitLoop{svc: svc, c: c, wrap: wrap, done: done, work: make(chan metadata.Prepared, 64), cancel: cancel, ended: make(chan struct{})}
 	go l.run(ctx)
 	return l
 }
 
 func (l *commitLoop) idle() bool { return l.open == 0 }
 
-func (l *commitLoop) enqueue(c committables) {
+func (l *commitLoop) enqueue(c metadata.Prepared) {
 	if c.Checkpoint <= l.queued {
 		return
 	}
@@ -329,7 +308,7 @@ func (l *commitLoop) run(ctx context.Context) {
 }
 
 // commit reports whether it went well; if not, the task fails.
-func (l *commitLoop) commit(ctx context.Context, c committables) (ok bool) {
+func (l *commitLoop) commit(ctx context.Context, c metadata.Prepared) (ok bool) {
 	if len(c.Items) == 0 {
 		return true
 	}

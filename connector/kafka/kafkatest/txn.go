@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -104,4 +105,23 @@ func Observe(f *kfake.Cluster, key int16, fn func(version int16)) {
 		fn(req.GetVersion())
 		return nil, nil, false
 	})
+}
+
+// Initialise initialises a transactional id, as each new producer does, and returns the producer id and epoch that it gets.
+func (c *Cluster) Initialise(tb testing.TB, id string) (producer int64, epoch int16) {
+	tb.Helper()
+	for {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID, req.TransactionTimeoutMillis, req.ProducerID, req.ProducerEpoch = &id, 60_000, -1, -1
+		resp, err := req.RequestWith(tb.Context(), c.cl)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.ErrorCode)
+		}
+		if err == nil {
+			return resp.ProducerID, resp.ProducerEpoch
+		}
+		if !kerr.IsRetriable(err) && !errors.Is(err, kerr.ConcurrentTransactions) || !wait(tb.Context(), 10*time.Millisecond) {
+			tb.Fatalf("initialise %s: %v", id, err)
+		}
+	}
 }

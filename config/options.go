@@ -39,6 +39,25 @@ var (
 	RescaleMaxDelay                = durationOption("jobmanager.adaptive-scheduler.rescale-trigger.max-delay", 0, "After this time the parallelism changes from the last completed checkpoint. When it is not set: as long as max-checkpoint-failures and one more checkpoints take, and execution.checkpointing.timeout at least.", from(0))
 )
 
+// Autoscaling. Source of keys and defaults: Flink's Kubernetes operator 1.12, unless a default is said to differ.
+var (
+	Autoscaler               = boolOption("job.autoscaler.enabled", false, "Watch the load of a job's tasks, in STREAMING, and change their parallelism after it (job.autoscaler.scaling.enabled).")
+	AutoscalerScaling        = boolOption("job.autoscaler.scaling.enabled", true, "false watches and tells what it would do, in the log and the metrics, and changes nothing.")
+	AutoscalerTarget         = floatOption("job.autoscaler.utilization.target", 0.7, "Share of time that tasks should be busy.", between(0.01, 1.0))
+	AutoscalerUtilizationMax = floatOption("job.autoscaler.utilization.max", 0.95, "Busier tasks get more subtasks. Flink's default is the target and 0.3.", between(0.01, 1.0))
+	AutoscalerUtilizationMin = floatOption("job.autoscaler.utilization.min", 0.4, "Less busy tasks get fewer.", between(0.01, 1.0))
+	AutoscalerCatchUp        = durationOption("job.autoscaler.catch-up.duration", 30*time.Minute, "Time to work off the backlog in, that of a restart included; 0 leaves it out.", from(0))
+	AutoscalerRestart        = durationOption("job.autoscaler.restart.time", 5*time.Second, "How long a change of the parallelism stops the job. Flink's default is 5 min.", from(0))
+	AutoscalerStabilization  = durationOption("job.autoscaler.stabilization.interval", 5*time.Minute, "After a start the load is not looked at for this time.", from(0))
+	AutoscalerWindow         = durationOption("job.autoscaler.metrics.window", 15*time.Minute, "The load is the mean of this time.", from(time.Second))
+	AutoscalerScaleDown      = durationOption("job.autoscaler.scale-down.interval", time.Hour, "Subtasks must have been too many for this time before there are fewer.", from(0))
+	AutoscalerUpFactor       = floatOption("job.autoscaler.scale-up.max-factor", 100000, "Most growth at once, as a share of the subtasks that there are.", between(0.01, 1e6))
+	AutoscalerDownFactor     = floatOption("job.autoscaler.scale-down.max-factor", 0.6, "Most decrease at once, likewise.", between(0.01, 1.0))
+	AutoscalerMin            = intOption("job.autoscaler.vertex.min-parallelism", 1, "Least parallelism.", between(1, 1<<15))
+	AutoscalerMax            = intOption("job.autoscaler.vertex.max-parallelism", 200, "Greatest parallelism.", between(1, 1<<15))
+	AutoscalerExclude        = listOption("job.autoscaler.vertex.exclude.ids", "Ids of vertices whose parallelism stays.")
+)
+
 // Checkpoints and state.
 var (
 	CheckpointInterval  = durationOption("execution.checkpointing.interval", 0, "Time between checkpoints; 0 turns them off.", zeroOr(time.Millisecond))

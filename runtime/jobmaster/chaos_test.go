@@ -20,7 +20,8 @@ var (
 	chaosSteps = flag.Int("chaos.steps", 60, "faults of TestChaos")
 )
 
-// Whatever dies, in whatever order, the job comes back, from its latest completed checkpoint, and leaves nothing behind when it is cancelled.
+// Whatever dies, in whatever order, and whatever parallelism is asked for meanwhile, the job comes back, from its latest completed checkpoint, with the
+// parallelism that was asked for last, and leaves nothing behind when it is cancelled.
 func TestChaos(t *testing.T) {
 	seed := *chaosSeed
 	if seed == 0 {
@@ -51,11 +52,12 @@ func TestChaos(t *testing.T) {
 		}
 		return ws[rng.IntN(len(ws))]
 	}
+	asked := 0 // the parallelism, at last
 	for range *chaosSteps {
 		if rng.IntN(3) > 0 { // else faults come on top of each other
 			r.running()
 		}
-		switch rng.IntN(7) {
+		switch rng.IntN(8) {
 		case 0:
 			if k := pick(); k != nil {
 				k.Kill("chaos")
@@ -80,7 +82,16 @@ func TestChaos(t *testing.T) {
 			if k := pick(); k != nil {
 				w.SetStuck(k)
 			}
+		case 7:
+			n := 1 + rng.IntN(5)
+			if err := r.tryRequire(both(n, n)); err != nil {
+				t.Errorf("rescale: %v", err)
+			}
+			asked = n
 		}
+	}
+	if asked > 0 {
+		r.runs(asked, asked)
 	}
 	r.running()
 	if err := r.c.Dispatcher.Cancel(r.c.JobID); err != nil {

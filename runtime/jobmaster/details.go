@@ -10,6 +10,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/scheduler"
+	"github.com/thalweg/thalweg/runtime/scheduler/autoscale"
 )
 
 // Details is what there is to know about a job at one moment. It belongs to the caller; graph and metrics inside are read-only.
@@ -39,6 +40,8 @@ type Details struct {
 	Rescales     int      // changes of the parallelism of this JobMaster
 	Rescaling    bool     // one is on its way
 	LastRescale  *Rescale // nil when nobody asked for one
+	// Load is what the autoscaler knows of the vertices, in their order; nil when it is not enabled, or has no whole metrics window.
+	Load []autoscale.Evaluation
 }
 
 // Recorded is an entry of the exception history. Root: it ended the attempt; the entries that are newer, up to the next root, came with it.
@@ -108,6 +111,7 @@ func (j *JobMaster) details() *Details {
 	if j.sched != nil {
 		d.State, d.Restarts, d.Attempt = j.sched.State(), j.sched.Restarts(), j.sched.Attempt()
 		d.Rescales, d.Rescaling, d.LastRescale, d.Adaptive = j.sched.Rescales(), j.sched.Pending(), j.scaling.last, j.adaptive()
+		d.Load = j.autoscaling.last
 		if !j.batch() {
 			d.Requirements = j.sched.Requirements()
 		}

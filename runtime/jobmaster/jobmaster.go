@@ -45,12 +45,14 @@ type JobMaster struct {
 	slots   []resourcemanager.Slot
 	needed  int
 	scaling rescaling
-	coord   coordState
-	prep    *preparation
-	commits commits
-	saving  saving
-	resumed map[graph.ExecutionID]string // finished in an earlier application attempt: the worker's incarnation
-	checked bool                         // which of those workers are still there
+
+	autoscaling autoscaling
+	coord       coordState
+	prep        *preparation
+	commits     commits
+	saving      saving
+	resumed     map[graph.ExecutionID]string // finished in an earlier application attempt: the worker's incarnation
+	checked     bool                         // which of those workers are still there
 
 	history     []Recorded      // newest first
 	stacks      map[string]bool // panics whose stack was logged, by message

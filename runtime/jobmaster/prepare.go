@@ -218,6 +218,7 @@ func (j *JobMaster) begin(s started) {
 		j.log.Info().Int("vertices", len(done)).Int("of", len(j.graph.Vertices)).Msg("the job goes on behind the stages that had finished or begun to commit")
 	}
 	j.step(scheduler.Start{})
+	j.startAutoscaler()
 }
 
 // prepare begins a preparation.

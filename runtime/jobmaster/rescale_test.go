@@ -181,3 +181,49 @@ func TestRescaleWithoutSlotsLeavesTheJobAlone(t *testing.T) {
 func noMore(n int) func(*minicluster.Options) {
 	return func(o *minicluster.Options) { o.MaxTaskManagers = n }
 }
+
+// quick makes the adaptive scheduler's waits short.
+var quick = map[string]string{"jobmanager.scheduler": "adaptive", "taskmanager.numberOfTaskSlots": "1", "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout": "100 ms",
+	"jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout": "100 ms", "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "10 ms",
+	"resourcemanager.taskmanager-timeout": "1 h"}
+
+// The adaptive scheduler starts with the slots that it gets, grows when more come, and shrinks when one is lost for good.
+func TestAdaptiveJobRunsWithWhatThereIs(t *testing.T) {
+	r := start(t, &jobtest.World{}, quick, noMore(1))
+	r.runs(1, 1)
+	if d := r.details(); d.Slots != 3 || d.HasSlots != 1 || d.Requirements[sink] != (scheduler.Bounds{Lower: 1, Upper: 3}) {
+		t.Errorf("wants %d slots, has %d, %v", d.Slots, d.HasSlots, d.Requirements)
+	}
+	r.c.LimitTaskManagers(2)
+	r.runs(2, 2)
+	r.c.LimitTaskManagers(0)
+	r.runs(2, 3)
+	if d := r.details(); d.Restarts != 0 || d.Root != nil {
+		t.Errorf("%d restarts, %v", d.Restarts, d.Root)
+	}
+	if starts := r.w.Starts(); !starts[len(starts)-1].GetRestored() {
+		t.Error("the job grew without its state")
+	}
+	r.c.LimitTaskManagers(2)
+	r.c.KillTaskManager(r.c.Resources.TaskManagers()[0].ID)
+	r.runs(2, 2)
+	r.c.LimitTaskManagers(0)
+	r.runs(2, 3)
+	if d := r.details(); d.Restarts != 1 {
+		t.Errorf("%d restarts, want 1", d.Restarts)
+	}
+}
+
+// When not even the lower bounds can be had in time, the job fails, and says which wait it was.
+func TestAdaptiveJobWithoutSlotsFails(t *testing.T) {
+	conf := map[string]string{"jobmanager.adaptive-scheduler.submission.resource-wait-timeout": "100 ms", "restart-strategy.type": "none"}
+	for k, v := range quick {
+		conf[k] = v
+	}
+	g := jobtest.Graph(2, 3)
+	g.Vertices[1].SlotSharingGroup = "other" // two slots at least
+	r := start(t, &jobtest.World{}, conf, noMore(1), func(o *minicluster.Options) { o.Graph = g })
+	if res := r.wait(); res.State != scheduler.JobFailed || !strings.Contains(res.Failure.Message, "1 of 5 slots within 100ms (jobmanager.adaptive-scheduler.submission.resource-wait-timeout)") {
+		t.Errorf("%s: %+v", res.State, res.Failure)
+	}
+}

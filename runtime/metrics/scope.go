@@ -81,7 +81,7 @@ func (s *Scope) labels() [][2]string {
 	add("job_name", s.JobName)
 	add("task_id", s.VertexID)
 	add("task_name", s.TaskName)
-	if s.task() || s.operator() {
+	if s.task() && s.TaskManagerID != "" || s.operator() { // else it is about all subtasks of a vertex
 		add("subtask_index", strconv.Itoa(s.Subtask))
 		add("task_attempt_num", strconv.Itoa(s.Attempt))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/metrics"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
 	"github.com/thalweg/thalweg/runtime/scheduler"
+	"github.com/thalweg/thalweg/runtime/scheduler/autoscale"
 )
 
 // value is a named number of a job on the JobManager.
@@ -51,6 +52,20 @@ func jobValues(d *jobmaster.Details) []value {
 	return out
 }
 
+// loadValues are what the autoscaler knows of a vertex, under the names of Flink's; means of the metrics window.
+func loadValues(e *autoscale.Evaluation) []value {
+	out := []value{{"PARALLELISM", float64(e.Parallelism), false}, {"RECOMMENDED_PARALLELISM", float64(e.Recommended), false}, {"LOAD", e.Busy, false},
+		{"TARGET_DATA_RATE", e.Target, false}, {"CATCH_UP_DATA_RATE", e.CatchUp, false}, {"SCALE_UP_RATE_THRESHOLD", e.UpBelow, false},
+		{"SCALE_DOWN_RATE_THRESHOLD", e.DownAbove, false}}
+	if !math.IsNaN(e.Capacity) {
+		out = append(out, value{"TRUE_PROCESSING_RATE", e.Capacity, false})
+	}
+	if e.Pending >= 0 {
+		out = append(out, value{"LAG", float64(e.Pending), false})
+	}
+	return out
+}
+
 func checkpointValues(d *jobmaster.Details, st *coordinator.Stats) []value {
 	out := []value{{"numberOfInProgressCheckpoints", float64(st.Counts.InProgress), false}, {"numberOfCompletedCheckpoints", float64(st.Counts.Completed), true},
 		{"numberOfFailedCheckpoints", float64(st.Counts.Failed), true}, {"totalNumberOfCheckpoints", float64(st.Counts.Total), true}}
@@ -76,7 +91,13 @@ func jobMetrics(r *http.Request, d *jobmaster.Details) (any, error) {
 	}
 	values := map[string]string{}
 	out := []object{}
-	for _, v := range jobValues(d) {
+	all := jobValues(d)
+	for i := range d.Load {
+		for _, m := range loadValues(&d.Load[i]) {
+			all = append(all, value{"AutoScaler.jobVertexID." + d.Graph.Vertices[i].ID.String() + "." + m.name + ".Average", m.v, false})
+		}
+	}
+	for _, v := range all {
 		if len(want) == 0 {
 			out = append(out, object{"id": v.name})
 		}
@@ -146,6 +167,13 @@ func (s *server) samples(jobs []*jobmaster.Details, tms []resourcemanager.TaskMa
 		sc := metrics.Scope{Host: host, JobID: d.JobID.String(), JobName: d.Name}
 		for _, v := range jobValues(d) {
 			add(sc, v.name, v.v, v.counter)
+		}
+		for i := range d.Load {
+			v := d.Graph.Vertices[i]
+			at := metrics.Scope{Host: host, JobID: d.JobID.String(), JobName: d.Name, VertexID: v.ID.String(), TaskName: v.Name}
+			for _, m := range loadValues(&d.Load[i]) {
+				add(at, "AutoScaler."+m.name, m.v, false)
+			}
 		}
 		for i := range d.Vertices {
 			for k := range d.Vertices[i].Tasks {

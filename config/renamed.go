@@ -47,7 +47,7 @@ var renamed = map[string]string{
 	"taskmanager.heap.mb":                                             "taskmanager.memory.process.size",
 	"taskmanager.memory.flink.size":                                   "taskmanager.memory.process.size",
 	"taskmanager.memory.task.heap.size":                               "taskmanager.memory.process.size",
-	"taskmanager.memory.managed.size":                                 "taskmanager.memory.managed.fraction",
+	"taskmanager.memory.managed.size":                                 " managed memory is a share of the container, taskmanager.memory.managed.fraction",
 	"jobmanager.heap.size":                                            "jobmanager.memory.process.size",
 	"jobmanager.heap.mb":                                              "jobmanager.memory.process.size",
 	"jobmanager.memory.flink.size":                                    "jobmanager.memory.process.size",

@@ -125,6 +125,9 @@ type EventEnumerator interface {
 type ReaderContext struct {
 	Subtask     int
 	Parallelism int
+	// Restored is how many splits AddSplits brings right after Start, before any Poll: those of the checkpoint that the job starts from, which may be
+	// several where the reader held one, since the parallelism may be another. A reader that asks for splits asks in Start when there are none.
+	Restored int
 	// RequestSplit asks the enumerator for a split.
 	RequestSplit func()
 	// SendEvent sends to the enumerator, which is an EventEnumerator, in order with RequestSplit.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -23,7 +25,7 @@ type Environment struct {
 	prog  config.Configuration // set by the program
 	args  []string
 	g     graph.StreamGraph
-	errs  []error
+	wrong []*mistake
 	owned map[string]string // by what sinks own: where the one is
 }
 
@@ -49,11 +51,9 @@ const (
 func (e *Environment) EnableCheckpointing(interval time.Duration, mode CheckpointingMode) *Environment {
 	if interval < 10*time.Millisecond {
 		e.mistake("checkpoint interval %v is below 10 ms", interval)
-		return e
 	}
 	if err := config.ValidateKeys(config.Configuration{config.CheckpointMode.Key: string(mode)}); err != nil {
 		e.mistake("checkpointing mode %q: give stream.ExactlyOnce or stream.AtLeastOnce", mode)
-		return e
 	}
 	config.CheckpointInterval.Set(e.prog, interval)
 	config.CheckpointMode.Set(e.prog, string(mode))
@@ -163,12 +163,49 @@ func (e *Environment) effective() config.Configuration {
 	return c
 }
 
+// mistake is what is wrong with a user's call. A type that cannot be encoded is told once, with the other places where it is used.
+type mistake struct {
+	site, text string
+	unfit      string // of a type
+	also       []string
+}
+
+func (m *mistake) Error() string {
+	s := m.site + ": " + m.text
+	if len(m.also) > 0 {
+		s += " (also at " + strings.Join(m.also, ", ") + ")"
+	}
+	return s
+}
+
 // mistake records an error at the user's call.
 func (e *Environment) mistake(format string, args ...any) {
 	if e == nil {
 		noEnvironment()
 	}
-	e.errs = append(e.errs, fmt.Errorf("%s: %s", callSite(), fmt.Sprintf(format, args...)))
+	m := &mistake{site: callSite(), text: fmt.Sprintf(format, args...)}
+	for _, a := range args {
+		var unfit *serde.TypeError
+		if err, ok := a.(error); ok && errors.As(err, &unfit) {
+			m.unfit = unfit.Error()
+		}
+	}
+	if at := slices.IndexFunc(e.wrong, func(o *mistake) bool { return m.unfit != "" && o.unfit == m.unfit }); at >= 0 {
+		if o := e.wrong[at]; m.site != o.site && !slices.Contains(o.also, m.site) {
+			o.also = append(o.also, m.site)
+		}
+		return
+	}
+	e.wrong = append(e.wrong, m)
+}
+
+// mistakes are all that were recorded.
+func (e *Environment) mistakes() error {
+	var all []error
+	for _, m := range e.wrong {
+		all = append(all, m)
+	}
+	return errors.Join(all...)
 }
 
 // callSite is file:line of the first caller outside of this package and those below it.
@@ -207,10 +244,15 @@ func (e *Environment) add(n *graph.Node) *graph.Node {
 
 // translate checks the graph and chains it.
 func (e *Environment) translate() (*graph.Program, error) {
-	if len(e.errs) > 0 {
-		return nil, errors.Join(e.errs...)
-	}
 	c := e.effective()
+	o := graph.Options{
+		Parallelism: config.Parallelism.Value(c), MaxParallelism: config.MaxParallelism.Value(c), Chaining: config.OperatorChaining.Value(c),
+		ChainAcross: config.ChainAcross.Value(c), RequireUIDs: !config.GenerateUIDs.Value(c),
+		Mode: e.mode(c), Protocol: version.Protocol, SDK: version.Version, Config: c, DefaultMax: state.DefaultMaxParallelism,
+	}
+	if len(e.wrong) > 0 {
+		return nil, errors.Join(e.mistakes(), graph.Check(&e.g, o))
+	}
 	e.g.Name = e.name
 	if n := config.PipelineName.Value(c); n != "" {
 		e.g.Name = n
@@ -222,11 +264,7 @@ func (e *Environment) translate() (*graph.Program, error) {
 	if len(e.g.Nodes) > 0 && !sinks {
 		return nil, errors.New("the program has no sink: nothing would come of it; add SinkTo or Print")
 	}
-	return graph.Translate(&e.g, graph.Options{
-		Parallelism: config.Parallelism.Value(c), MaxParallelism: config.MaxParallelism.Value(c), Chaining: config.OperatorChaining.Value(c),
-		ChainAcross: config.ChainAcross.Value(c), RequireUIDs: !config.GenerateUIDs.Value(c),
-		Mode: e.mode(c), Protocol: version.Protocol, SDK: version.Version, Config: c, DefaultMax: state.DefaultMaxParallelism,
-	})
+	return graph.Translate(&e.g, o)
 }
 
 // FromSource adds a source. Its records get their event time from the watermark strategy's function, or keep the source's own.

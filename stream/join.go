@@ -32,13 +32,14 @@ func (j IntervalJoin[K, A, B]) Between(lower, upper time.Duration) IntervalJoine
 	case upper%time.Millisecond != 0:
 		j.c.first.env.mistake("Between: the upper bound %v is not a whole number of milliseconds", upper)
 	}
-	return IntervalJoined[K, A, B]{c: j.c, j: operator.IntervalJoin[A, B]{Lower: lower.Milliseconds(), Upper: upper.Milliseconds()}}
+	return IntervalJoined[K, A, B]{c: j.c, j: operator.IntervalJoin[A, B]{Lower: lower.Milliseconds(), Upper: upper.Milliseconds()}, reversed: lower > upper}
 }
 
 // IntervalJoined is an interval join with its bounds.
 type IntervalJoined[K comparable, A, B any] struct {
-	c ConnectedKeyedStreams[K, A, B]
-	j operator.IntervalJoin[A, B]
+	c        ConnectedKeyedStreams[K, A, B]
+	j        operator.IntervalJoin[A, B]
+	reversed bool // told already
 }
 
 // LowerBoundExclusive leaves out records at exactly the lower bound.
@@ -69,7 +70,7 @@ func (j IntervalJoined[K, A, B]) SideOutputRightLateData(tag OutputTag[B]) Inter
 // Process calls fn for each pair; results have the later of the pair's event times.
 func (j IntervalJoined[K, A, B]) Process[R any](fn func(ctx *JoinContext, left A, right B, out *Collector[R]) error) SingleOutputStreamOperator[R] {
 	j.c.first.env.need(fn != nil, "the function")
-	if j.j.Lower > j.j.Upper {
+	if j.j.Lower > j.j.Upper && !j.reversed {
 		j.c.first.env.mistake("IntervalJoin: with its exclusive bounds the interval is empty")
 	}
 	sameTag(j.c.first.env, OutputTag[A]{ID: j.j.LeftLate}, OutputTag[B]{ID: j.j.RightLate})

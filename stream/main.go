@@ -87,7 +87,7 @@ func program(name string, build func(*Environment) error, conf config.Configurat
 		switch r := recover().(type) {
 		case nil:
 		case errNoEnvironment:
-			p, err = nil, mistakes(errors.Join(append(env.errs, r.error)...))
+			p, err = nil, mistakes(errors.Join(env.mistakes(), r.error))
 		default:
 			p, err = nil, &buildError{fmt.Errorf("build panics: %v\n%s", r, debug.Stack())}
 		}

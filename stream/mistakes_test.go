@@ -267,3 +267,32 @@ func TestFailuresNameTheCall(t *testing.T) {
 		}
 	}
 }
+
+// Mistakes of single calls and of the graph as a whole are told together, and a type once.
+func TestMistakesAreToldAtOnce(t *testing.T) {
+	type unfit struct{ u int }
+	_, err := program("test", func(env *Environment) error {
+		env.EnableCheckpointing(-1, "sometimes")
+		in := env.FromCollection(1, 2).UID("x")
+		in.KeyBy(func(i int) int { return i }).Window(TumblingEventTime(0)).Count(func(k int, _ TimeWindow, _ int64) int { return k }).UID("x").Print()
+		in.Map(func(i int) int { return i }).SetParallelism(4).SetMaxParallelism(2).Forward().Map(func(i int) int { return i }).SetParallelism(3).Print()
+		u := in.Map(func(i int) unfit { return unfit{i} })
+		u = u.Filter(func(unfit) bool { return true })
+		u.Map(func(v unfit) unfit { return v }).Print()
+		in.KeyBy(func(i int) int { return i }).IntervalJoin(in.KeyBy(func(i int) int { return i })).Between(time.Second, -time.Second).
+			Process(func(*JoinContext, int, int, *Collector[int]) error { return nil }).Print()
+		return nil
+	}, config.Configuration{}, nil)
+	if err == nil {
+		t.Fatal("no mistakes")
+	}
+	for _, want := range []string{"checkpoint interval -1ns", `checkpointing mode "sometimes"`, "window size 0s", `UID "x" is already used`, "max parallelism 2 must be", "forward needs the same parallelism",
+		"unexported field", "the lower bound 1s is above"} {
+		if n := strings.Count(err.Error(), want); n != 1 {
+			t.Errorf("%q is told %d times in\n%v", want, n, err)
+		}
+	}
+	if !strings.Contains(err.Error(), "(also at mistakes_test.go:") || strings.Contains(err.Error(), "exclusive bounds") {
+		t.Errorf("got %v", err)
+	}
+}

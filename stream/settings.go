@@ -52,7 +52,11 @@ func settingsOfStream(f *flow) settings {
 
 // Name sets the operator's name, as shown in plans, logs and metrics.
 func (s SingleOutputStreamOperator[T]) Name(name string) SingleOutputStreamOperator[T] {
-	settingsOfStream(s.f).node.Name = name
+	n := settingsOfStream(s.f).node
+	if n.Source {
+		name = "Source: " + name
+	}
+	n.Name = name
 	return s
 }
 

@@ -132,8 +132,8 @@ func TestCheckpointingModes(t *testing.T) {
 	for _, mode := range []CheckpointingMode{ExactlyOnce, AtLeastOnce, "EXACTLY_ONCE", "At-Least-Once"} {
 		e := newEnvironment("modes", nil, nil)
 		e.EnableCheckpointing(time.Second, mode)
-		if got, ok := e.Config("execution.checkpointing.mode"); len(e.errs) > 0 || !ok || config.AtLeastOnce(e.effective()) != strings.HasPrefix(strings.ToLower(string(mode)), "at") {
-			t.Errorf("%q: %q, %v", mode, got, e.errs)
+		if got, ok := e.Config("execution.checkpointing.mode"); len(e.wrong) > 0 || !ok || config.AtLeastOnce(e.effective()) != strings.HasPrefix(strings.ToLower(string(mode)), "at") {
+			t.Errorf("%q: %q, %v", mode, got, e.wrong)
 		}
 	}
 }

@@ -30,8 +30,8 @@ func TestSequence(t *testing.T) {
 	env := newEnvironment("t", nil, nil)
 	env.FromSequence(1, 0)
 	env.FromSequence(-1<<63, 1<<63-1)
-	if len(env.errs) != 2 || !strings.Contains(env.errs[0].Error(), "sources_test.go:") {
-		t.Errorf("%v", env.errs)
+	if len(env.wrong) != 2 || !strings.Contains(env.wrong[0].Error(), "sources_test.go:") {
+		t.Errorf("%v", env.wrong)
 	}
 }
 
@@ -78,11 +78,11 @@ func TestAlignmentMistakes(t *testing.T) {
 	}
 	env.FromSource[int64](src, NoWatermarks[int64](), "n").AssignTimestampsAndWatermarks(MonotonousTimestamps(at).WithWatermarkAlignment("g", time.Second))
 	want := []string{"no watermarks to align", "no name", "the drift is 0s", "update interval", "WithIdleness: 0s", "the delay is -1s", "for sources"}
-	if len(env.errs) != len(want) {
-		t.Fatalf("%d mistakes: %v", len(env.errs), env.errs)
+	if len(env.wrong) != len(want) {
+		t.Fatalf("%d mistakes: %v", len(env.wrong), env.wrong)
 	}
 	for i, w := range want {
-		if e := env.errs[i].Error(); !strings.Contains(e, w) || !strings.Contains(e, "sources_test.go:") {
+		if e := env.wrong[i].Error(); !strings.Contains(e, w) || !strings.Contains(e, "sources_test.go:") {
 			t.Errorf("%q is not in %s", w, e)
 		}
 	}

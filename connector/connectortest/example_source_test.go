@@ -77,7 +77,9 @@ type reader struct {
 }
 
 func (r *reader) Start(context.Context) error {
-	r.ctx.RequestSplit()
+	if r.ctx.Restored == 0 {
+		r.ctx.RequestSplit()
+	}
 	return nil
 }
 

@@ -103,10 +103,16 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 		tb.Fatalf("make enumerator: %v", err)
 	}
 	r.enum = enum
+	per := make([][]connector.Split, parallelism)
+	if from != nil {
+		for i, s := range from.Splits {
+			per[i%parallelism] = append(per[i%parallelism], s)
+		}
+	}
 	for sub := range parallelism {
 		m := &Metrics{}
 		rd, err := src.Reader(connector.ReaderContext{
-			Subtask: sub, Parallelism: parallelism, Logger: Logger(tb), Metrics: m, CheckpointingEnabled: true,
+			Subtask: sub, Parallelism: parallelism, Restored: len(per[sub]), Logger: Logger(tb), Metrics: m, CheckpointingEnabled: true,
 			RequestSplit: func() { r.mails <- func() { r.enum.HandleSplitRequest(sub) } },
 			SendEvent:    func(b []byte) { r.mails <- func() { r.fromReader(sub, b) } },
 			Files:        files(),
@@ -128,18 +134,12 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 		r.Metrics = append(r.Metrics, m)
 		r.readers = append(r.readers, &readerRun[T]{run: r, sub: sub, r: rd, released: map[string]bool{}, outs: map[string]bool{}, assigned: map[string]bool{}, paused: map[string]bool{}})
 	}
-	if from != nil {
-		per := make([][]connector.Split, parallelism)
-		for i, s := range from.Splits {
-			per[i%parallelism] = append(per[i%parallelism], s)
+	for sub, ss := range per {
+		if len(ss) == 0 {
+			continue
 		}
-		for sub, ss := range per {
-			if len(ss) == 0 {
-				continue
-			}
-			if err := r.readers[sub].add(ss); err != nil {
-				tb.Fatalf("restore splits of reader %d: %v", sub, err)
-			}
+		if err := r.readers[sub].add(ss); err != nil {
+			tb.Fatalf("restore splits of reader %d: %v", sub, err)
 		}
 	}
 	if err := enum.Start(r.ctx); err != nil {

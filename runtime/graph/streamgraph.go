@@ -132,15 +132,28 @@ type Options struct {
 
 // Translate checks g and chains its operators into a JobGraph. All mistakes are reported at once.
 func Translate(g *StreamGraph, o Options) (*Program, error) {
+	t := checked(g, o)
+	if len(t.errs) > 0 {
+		return nil, errors.Join(t.errs...)
+	}
+	return t.build(g)
+}
+
+// Check tells the mistakes of a graph that is not to be translated, since others are known. It fills in g's defaults.
+func Check(g *StreamGraph, o Options) error {
+	if len(g.Nodes) == 0 {
+		return nil
+	}
+	return errors.Join(checked(g, o).errs...)
+}
+
+func checked(g *StreamGraph, o Options) *translation {
 	t := &translation{o: o, ids: map[*Node]OperatorID{}, head: map[*Node]*Node{}, chain: map[*Node]*ChainNode{}, outs: map[*Node][]*Node{}, keys: map[VertexID][]any{}}
 	for _, n := range g.Nodes {
 		t.resolve(n)
 	}
 	t.check(g)
-	if len(t.errs) > 0 {
-		return nil, errors.Join(t.errs...)
-	}
-	return t.build(g)
+	return t
 }
 
 type translation struct {

@@ -202,6 +202,9 @@ func (o *asyncOp[T, R]) attempts(ctx context.Context, v T) ([]R, error) {
 			return err
 		})
 		if ctx.Err() != nil || !o.opts.Retry.again(n, results, err) {
+			if err != nil && n > 1 {
+				err = fmt.Errorf("after %d attempts: %w", n, err)
+			}
 			return results, err
 		}
 		select {

@@ -306,7 +306,7 @@ func TestAsyncWaitFailures(t *testing.T) {
 		{"a panic in a handler", "panic: boom", askedWithTimeout{asked{deaf, func(int64) ([]string, error) { panic("boom") }}}, short, AsyncRetry[string]{}},
 		{"a function that ends its goroutine", guard.ErrExit.Error(), asked{invoke: func(context.Context, int64) ([]string, error) { runtime.Goexit(); return nil, nil }}, long, AsyncRetry[string]{}},
 		{"a handler that ends its goroutine", guard.ErrExit.Error(), askedWithTimeout{asked{deaf, func(int64) ([]string, error) { runtime.Goexit(); return nil, nil }}}, short, AsyncRetry[string]{}},
-		{"retries are bounded", "still away", asked{invoke: func(context.Context, int64) ([]string, error) { return nil, errors.New("still away") }}, long, retry},
+		{"retries are bounded", "subtask 1/1: after 3 attempts: still away", asked{invoke: func(context.Context, int64) ([]string, error) { return nil, errors.New("still away") }}, long, retry},
 		{"retries end at the time-out", ErrAsyncTimeout.Error(), asked{invoke: func(context.Context, int64) ([]string, error) { return nil, errors.New("away") }}, short,
 			AsyncRetry[string]{MaxAttempts: 1 << 30, Delay: func(int) time.Duration { return time.Millisecond }}},
 	} {

@@ -102,8 +102,16 @@ func (o *sourceOp) Records() int64   { return o.records }
 func (o *sourceOp) Watermark() int64 { return o.published.Load() }
 
 func (o *sourceOp) Open(ctx context.Context) error {
+	var restored []connector.Split
+	for _, item := range o.ctx.List(splitsState) {
+		var s connector.Split
+		if err := json.Unmarshal(item, &s); err != nil {
+			return o.ctx.undecodable("splits", err)
+		}
+		restored = append(restored, s)
+	}
 	err := o.make(connector.ReaderContext{
-		Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Logger: o.ctx.Logger, Metrics: o.ctx.Metrics,
+		Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Restored: len(restored), Logger: o.ctx.Logger, Metrics: o.ctx.Metrics,
 		CheckpointingEnabled: o.ctx.Checkpointing,
 		RequestSplit:         func() { o.send(SourceEvent{Request: true}) },
 		SendEvent:            func(b []byte) { o.send(SourceEvent{Custom: b}) },
@@ -117,14 +125,6 @@ func (o *sourceOp) Open(ctx context.Context) error {
 	}
 	if err := o.reader.Start(ctx); err != nil {
 		return o.ctx.wrap(err)
-	}
-	var restored []connector.Split
-	for _, item := range o.ctx.List(splitsState) {
-		var s connector.Split
-		if err := json.Unmarshal(item, &s); err != nil {
-			return o.ctx.undecodable("splits", err)
-		}
-		restored = append(restored, s)
 	}
 	o.open()
 	o.startAlignment()

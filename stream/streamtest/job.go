@@ -1,9 +1,11 @@
 package streamtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +82,7 @@ type engine struct {
 
 	prog        *graph.Program
 	running     bool
+	read        bool // the program's own sources, to their end
 	failed      error
 	runs        int // starts and restarts
 	parallelism int
@@ -159,7 +162,7 @@ func (j *engine) plan() error {
 	var missing []string
 	for _, r := range j.set.replace {
 		if !used[r.what+r.name] {
-			missing = append(missing, fmt.Sprintf("the program has no %s with the UID or name %q", r.what, r.name))
+			missing = append(missing, fmt.Sprintf("the program has no %s with the UID or name %q: it has %s", r.what, r.name, ends(p, r.what)))
 		}
 	}
 	j.inputs, j.outputs = nil, nil
@@ -183,6 +186,19 @@ func (j *engine) plan() error {
 	}
 	j.prog = p
 	return nil
+}
+
+// ends names the sources or sinks of a program.
+func ends(p *graph.Program, what string) string {
+	var all []string
+	for _, v := range p.Graph.Vertices {
+		for _, o := range v.Operators {
+			if n := p.Nodes[o.ID]; what == "source" && n.Source || what == "sink" && n.OutImpl == nil {
+				all = append(all, strconv.Quote(nameOf(n))+" at "+n.CallSite)
+			}
+		}
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
 func nameOf(n *graph.Node) string {
@@ -236,7 +252,7 @@ func (j *engine) tryStart() error {
 	if err := j.settle(); err != nil {
 		return err
 	}
-	return j.readSources()
+	return j.readSources(j.pushed)
 }
 
 // end is Job.TryEnd.
@@ -393,6 +409,9 @@ func (j *engine) restartAt(parallelism int) error {
 	}
 	if err := j.remark(marks); err != nil {
 		return err
+	}
+	if j.read {
+		return j.readSources(j.settle)
 	}
 	return j.settle()
 }

@@ -107,8 +107,9 @@ func (j *engine) tick() (err error) {
 	return j.settle()
 }
 
-// readSources reads the program's own sources to their end, with restarts in between.
-func (j *engine) readSources() (err error) {
+// readSources reads the program's own sources to their end; then is called after each step. After a restart they are there again, with nothing
+// left but their end.
+func (j *engine) readSources(then func() error) (err error) {
 	defer j.recovered(&err)
 	deadline := time.Now().Add(patience)
 	for {
@@ -125,11 +126,12 @@ func (j *engine) readSources() (err error) {
 			progress = progress || st == connector.MoreAvailable
 		}
 		if done {
+			j.read = true
 			return j.settle()
 		}
 		if progress {
 			deadline = time.Now().Add(patience)
-			if err := j.pushed(); err != nil {
+			if err := then(); err != nil {
 				return err
 			}
 			continue

@@ -431,3 +431,35 @@ func TestMistakesAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A program's own bounded sources stay at their end after each restart: the job ends, and what waits for their watermark goes on.
+func TestBoundedSourcesEndAgainAfterRestarts(t *testing.T) {
+	sources := map[string]func(env *stream.Environment) stream.DataStreamSource[int64]{
+		"collection": func(env *stream.Environment) stream.DataStreamSource[int64] {
+			return env.FromCollection[int64](100, 200)
+		},
+		"sequence": func(env *stream.Environment) stream.DataStreamSource[int64] { return env.FromSequence(100, 101) },
+	}
+	for name, source := range sources {
+		t.Run(name, func(t *testing.T) {
+			var in streamtest.Input[int64]
+			var out streamtest.Output[int64]
+			strategy := stream.MonotonousTimestamps(func(int64) time.Time { return time.UnixMilli(0) })
+			j := streamtest.Start(t, func(env *stream.Environment) error {
+				bounded := source(env).AssignTimestampsAndWatermarks(strategy)
+				in.Stream(env).Union(bounded).KeyBy(func(int64) int { return 0 }).
+					Window(stream.TumblingEventTime(10 * time.Second)).Count(func(_ int, _ stream.TimeWindow, n int64) int64 { return n }).
+					SinkTo(out.Sink())
+				return nil
+			})
+			in.PushAt(time.UnixMilli(1000), 1)
+			j.Restart(3)
+			j.Restart(1)
+			in.Watermark(time.UnixMilli(20_000))
+			if got := out.Take(); !slices.Equal(got, []int64{3}) {
+				t.Errorf("when the watermark passed: %v, want [3]", got)
+			}
+			j.End()
+		})
+	}
+}

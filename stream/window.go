@@ -237,8 +237,9 @@ func PurgingTrigger[T any](t WindowTrigger[T]) WindowTrigger[T] {
 	}, nil}
 }
 
-// CustomTrigger is a trigger of the user's own; newFn makes a new instance at each call: one per subtask, and some that are only
-// looked at.
+// CustomTrigger is a trigger of your own; newFn makes a new instance at each call: one per subtask, and some that are only
+// looked at. For windows that merge (sessions) it has OnMerge(w TimeWindow, ctx *MergeContext) error, too, in which ctx.MergeState(s) puts the reducing
+// states of the windows that were merged together.
 func CustomTrigger[T any](newFn func() Trigger[T]) WindowTrigger[T] {
 	t := WindowTrigger[T]{newFn: newFn}
 	switch {

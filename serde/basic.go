@@ -21,6 +21,9 @@ type scalar struct {
 func (s *scalar) Schema() Schema { return s.schema }
 func (s *scalar) Lossy() bool    { return false }
 
+// ofThisPackage says that the encoding is what a compiled program writes.
+func (s *scalar) ofThisPackage() {}
+
 func short(name string, n int) error { return &DecodeError{Type: name, Offset: n, Reason: reasonShort} }
 
 // word encodes types of 8 bytes (int, int64, uint64, uint, float64 and types based on them) and of 4. It is one type for both: each is compiled in

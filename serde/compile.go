@@ -217,6 +217,11 @@ func (pr *program) finish(t reflect.Type) {
 			pr.min += int(o.n) * o.min
 		case opSkip:
 			pr.min += o.skip.least()
+		case opWiden:
+			pr.min += int(o.n)
+		case opWrap:
+			pr.min += o.sub.min
+		case opDefault: // takes no input
 		default:
 			pr.min++ // custom codecs too: Register asks for at least one byte
 		}
@@ -229,7 +234,7 @@ func (pr *program) finish(t reflect.Type) {
 			pr.cloneOps = append(pr.cloneOps, *o)
 		case opTime:
 			pr.lossy = true
-		case opSlice, opPointer, opMap:
+		case opSlice, opPointer, opWrap, opMap:
 			pr.lossy = pr.lossy || o.sub.lossy || o.key != nil && o.key.lossy
 			pr.views = pr.views || o.sub.views || o.key != nil && o.key.views
 			pr.mutable = true
@@ -282,6 +287,9 @@ func (pr *program) merge() {
 func (c *compiler) emit(pr *program, t reflect.Type, off uintptr, path string, old *Schema) Schema {
 	add := func(o op) { o.off, o.path = off, path; pr.ops = append(pr.ops, o) }
 	if r, ok := registered(t); ok {
+		if old != nil && !Same(*old, r.schema) {
+			c.fail(path, "stored %s: the codec of %s cannot read other versions", old, t)
+		}
 		add(op{kind: opCustom, custom: r.erased, typ: t})
 		return r.schema
 	}
@@ -313,6 +321,12 @@ func (c *compiler) emit(pr *program, t reflect.Type, off uintptr, path string, o
 }
 
 func (c *compiler) emitKind(pr *program, t reflect.Type, off uintptr, path string, old *Schema, add func(op)) Schema {
+	if now := numberKind(t); now != "" && old != nil {
+		if w := widens(old.Kind, now); w != notWider {
+			add(op{kind: opWiden, wide: w, n: uintptr(width(old.Kind)), size: t.Size()})
+			return *old
+		}
+	}
 	switch k := t.Kind(); k {
 	case reflect.Bool:
 		add(op{kind: opBool})
@@ -360,6 +374,11 @@ func (c *compiler) emitKind(pr *program, t reflect.Type, off uintptr, path strin
 		add(op{kind: opMap, key: key, sub: val, typ: t, min: key.min + val.min})
 		return Schema{Kind: "map", Key: &ks, Elem: &vs}
 	case reflect.Pointer:
+		if old != nil && old.Kind != "pointer" {
+			sub, s := c.sub(t.Elem(), path, old)
+			add(op{kind: opWrap, sub: sub, size: t.Elem().Size(), typ: t.Elem(), plain: !hasPointers(t.Elem())})
+			return s
+		}
 		sub, s := c.sub(t.Elem(), path, old.elem())
 		add(op{kind: opPointer, sub: sub, size: t.Elem().Size(), typ: t.Elem(), plain: !hasPointers(t.Elem()), min: sub.min})
 		return Schema{Kind: "pointer", Elem: &s}
@@ -390,9 +409,30 @@ func (c *compiler) emitStruct(pr *program, t reflect.Type, off uintptr, path str
 			continue
 		}
 		fs := c.emit(pr, f.Type, off+f.Offset, p, nil)
-		s.Fields = append(s.Fields, SchemaField{Name: f.Name, Type: fs})
+		h, err := historyOf(f)
+		if err == nil && h.def != nil {
+			_, err = defaultOf(f.Type, *h.def)
+		}
+		if err != nil {
+			c.fail(p, "%v", err)
+		}
+		s.Fields = append(s.Fields, SchemaField{Name: f.Name, Type: fs, Aliases: h.aliases})
 	}
+	c.checkHistory(path, s.Fields)
 	return s
+}
+
+// numberKind is the schema kind of a number type that a narrower one may become, "" for other types.
+func numberKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int:
+		return "int64"
+	case reflect.Uint:
+		return "uint64"
+	case reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
+		return t.Kind().String()
+	}
+	return ""
 }
 
 // embeddable reports whether an unexported embedded field is usable: its exported fields are promoted.

@@ -3,6 +3,7 @@ package serde
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -15,26 +16,44 @@ func (e *SchemaError) Error() string {
 	return "serde: incompatible schema: " + strings.Join(e.Misfits, "; ")
 }
 
-// Compatible reports, as nil, that values written with schema old can be read by the type that updated describes: both are the same,
-// or they differ by fields that were added (they read as zero) or removed (they are passed over). Fields are matched by name, their
-// order may change; names of struct types do not matter. Otherwise the error is a *SchemaError with every path and both types.
+// Compatible reports, as nil, that values written with schema old can be read by the type that updated describes. Both are the same, or they
+// differ by
+//
+//   - fields that were added (they read as their default, see Tag, else as zero), removed (they are passed over), or in another order;
+//   - fields that were renamed, when the new one has the old name as an alias (see Tag); names of struct types do not matter;
+//   - numbers that became wider without loss: int8 to int64 in steps, also unsigned ones, unsigned to wider signed ones, float32 to float64, and
+//     integers to a float that holds all of their values (int32 to float64, int16 to float32);
+//   - values that became pointers.
+//
+// Keys of maps inside of values may become wider or get fields, but lose none, since keys could become equal. Otherwise the error is a
+// *SchemaError with every path and both types.
 func Compatible(old, updated Schema) error {
-	var misfits []string
-	compare(&old, &updated, "", &misfits)
-	if len(misfits) > 0 {
-		return &SchemaError{misfits}
+	var c comparison
+	c.compare(&old, &updated, "", false)
+	if len(c.misfits) > 0 {
+		return &SchemaError{c.misfits}
 	}
 	return nil
 }
 
-func compare(old, updated *Schema, path string, misfits *[]string) {
+type comparison struct{ misfits []string }
+
+// compare compares what is at a path; inside of a map's key nothing may be removed.
+func (c *comparison) compare(old, updated *Schema, path string, key bool) {
 	miss := func() {
-		*misfits = append(*misfits, fmt.Sprintf("%s: stored %s, now %s", at(path), old, updated))
+		c.misfits = append(c.misfits, fmt.Sprintf("%s: stored %s, now %s", at(path), old, updated))
 	}
 	if old == nil || updated == nil {
 		if old != updated {
 			miss()
 		}
+		return
+	}
+	if updated.Kind == "pointer" && old.Kind != "pointer" && old.Kind != "custom" {
+		c.compare(old, updated.Elem, path, key)
+		return
+	}
+	if widens(old.Kind, updated.Kind) != notWider {
 		return
 	}
 	if old.Kind != updated.Kind || old.Len != updated.Len {
@@ -47,20 +66,34 @@ func compare(old, updated *Schema, path string, misfits *[]string) {
 			miss()
 		}
 	case "struct":
-		for i := range old.Fields {
-			f := &old.Fields[i]
-			p := path + "." + f.Name
-			if g := updated.field(f.Name); g != nil {
-				compare(&f.Type, g, p, misfits)
-			} else if what := f.Type.unskippable(); what != "" {
-				*misfits = append(*misfits, fmt.Sprintf("%s: removed, but %s has its own codec and cannot be passed over", at(p), what))
-			}
-		}
+		c.fields(old, updated, path, key)
 	case "slice", "array", "pointer":
-		compare(old.Elem, updated.Elem, path+"[]", misfits)
+		c.compare(old.Elem, updated.Elem, path+"[]", key)
 	case "map":
-		compare(old.Key, updated.Key, path+"{key}", misfits)
-		compare(old.Elem, updated.Elem, path+"{}", misfits)
+		c.compare(old.Key, updated.Key, path+"{key}", true)
+		c.compare(old.Elem, updated.Elem, path+"{}", key)
+	}
+}
+
+func (c *comparison) fields(old, updated *Schema, path string, key bool) {
+	from := match(old.Fields, updated.names())
+	for i := range old.Fields {
+		f := &old.Fields[i]
+		p := path + "." + f.Name
+		to := slices.Index(from, i)
+		if to < 0 {
+			switch what := f.Type.unskippable(); {
+			case what != "":
+				c.misfits = append(c.misfits, fmt.Sprintf("%s: removed, but %s has its own codec and cannot be passed over", at(p), what))
+			case key:
+				c.misfits = append(c.misfits, fmt.Sprintf("%s: removed from the key of a map, whose entries could become one", at(p)))
+			}
+			continue
+		}
+		if name := updated.Fields[to].Name; name != f.Name {
+			p += " (now " + name + ")"
+		}
+		c.compare(&f.Type, &updated.Fields[to].Type, p, key)
 	}
 }
 
@@ -82,15 +115,6 @@ func samePtr(a, b *Schema) bool {
 		return a == b
 	}
 	return Same(*a, *b)
-}
-
-func (s *Schema) field(name string) *Schema {
-	for i := range s.Fields {
-		if s.Fields[i].Name == name {
-			return &s.Fields[i].Type
-		}
-	}
-	return nil
 }
 
 func (s *Schema) elem() *Schema {
@@ -127,7 +151,7 @@ func (s *Schema) String() string {
 	}
 }
 
-// Migrating returns a codec like c whose Decode reads what a codec with schema old wrote, and whose Append writes c's form. When
+// Migrating returns a codec like c whose Decode reads what a codec with schema old wrote, and whose Append writes c's form; c is of this package. When
 // both are the same it is c itself. It fails as Compatible does.
 func Migrating[T any](c Codec[T], old Schema) (Codec[T], error) {
 	s := c.Schema()
@@ -137,39 +161,74 @@ func Migrating[T any](c Codec[T], old Schema) (Codec[T], error) {
 	if err := Compatible(old, s); err != nil {
 		return nil, err
 	}
-	pc, ok := c.(*programCodec[T])
-	if !ok {
+	if own, ok := c.(interface{ ofThisPackage() }); !ok || own == nil {
 		return nil, &SchemaError{[]string{fmt.Sprintf("%s: the codec of %s cannot read other versions", at(""), s.String())}}
 	}
-	var comp compiler
-	pr, _ := comp.compile(reflect.TypeFor[T](), &old)
-	if len(comp.problems) > 0 {
-		return nil, &TypeError{Type: pc.name, Problems: comp.problems}
+	now, from, err := migration(reflect.TypeFor[T](), &old)
+	if err != nil {
+		return nil, err
 	}
-	return &programCodec[T]{scalar: pc.scalar, pr: pc.pr, from: pr}, nil
+	return &programCodec[T]{scalar: scalar{typeName(reflect.TypeFor[T]()), s}, pr: now, from: from}, nil
 }
 
-// emitMigration decodes the stored fields in their order, into the fields of t with their names.
+// migration compiles a type, and what decodes values of its earlier form into it.
+func migration(t reflect.Type, old *Schema) (now, from *program, err error) {
+	var c compiler
+	now, _ = c.compile(t, nil)
+	from, _ = c.compile(t, old)
+	if len(c.problems) > 0 {
+		return nil, nil, &TypeError{Type: typeName(t), Problems: c.problems}
+	}
+	return now, from, nil
+}
+
+// emitMigration decodes the stored fields in their order, into the fields of t that they are matched with, and gives the others their defaults.
 func (c *compiler) emitMigration(pr *program, t reflect.Type, off uintptr, path string, old *Schema) Schema {
+	var fields []reflect.StructField
+	var names [][]string
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Name != "_" {
+			h, _ := historyOf(f) // was checked when the type was compiled
+			fields, names = append(fields, f), append(names, append([]string{f.Name}, h.aliases...))
+		}
+	}
+	from := match(old.Fields, names)
 	for i := range old.Fields {
 		of := &old.Fields[i]
 		p := path + "." + of.Name
-		if f, ok := ownField(t, of.Name); ok {
-			c.emit(pr, f.Type, off+f.Offset, p, &of.Type)
+		if to := slices.Index(from, i); to >= 0 {
+			c.emit(pr, fields[to].Type, off+fields[to].Offset, p, &of.Type)
 			continue
 		}
 		pr.ops = append(pr.ops, op{kind: opSkip, skip: &of.Type, off: off, path: p})
 	}
+	for to, i := range from {
+		if i < 0 {
+			c.emitDefault(pr, fields[to], off, path)
+		}
+	}
 	return *old
 }
 
-func ownField(t reflect.Type, name string) (reflect.StructField, bool) {
-	for i := range t.NumField() {
-		if t.Field(i).Name == name {
-			return t.Field(i), true
+// emitDefault sets a field that is not stored, and the fields of a struct that is not, to their defaults.
+func (c *compiler) emitDefault(pr *program, f reflect.StructField, off uintptr, path string) {
+	path, off = path+"."+f.Name, off+f.Offset
+	if h, _ := historyOf(f); h.def != nil {
+		b, err := defaultOf(f.Type, *h.def)
+		if err != nil {
+			c.fail(path, "%v", err)
+			return
 		}
+		sub, _ := c.sub(f.Type, path, nil)
+		pr.ops = append(pr.ops, op{kind: opDefault, def: b, sub: sub, off: off, path: path})
+		return
 	}
-	return reflect.StructField{}, false
+	if _, ok := registered(f.Type); ok || f.Type == timeType || f.Type.Kind() != reflect.Struct {
+		return
+	}
+	for i := range f.Type.NumField() {
+		c.emitDefault(pr, f.Type.Field(i), off, path)
+	}
 }
 
 // unskippable returns the type inside of s whose encoded length is unknown without its codec, or "".

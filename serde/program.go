@@ -36,7 +36,10 @@ const (
 	opMap
 	opPointer
 	opCustom
-	opSkip // decode only: passes over an encoded field that the type no longer has
+	opSkip    // decode only: passes over an encoded field that the type no longer has
+	opDefault // decode only: sets a field that is not stored
+	opWiden   // decode only: a number that was stored as a narrower one
+	opWrap    // decode only: a pointer that was stored as what it points to
 )
 
 // op is one instruction of a program. off is the field's offset in the struct that the program works on.
@@ -44,14 +47,16 @@ type op struct {
 	kind   opKind
 	plain  bool    // slice, pointer: element memory holds no pointers
 	off    uintptr // bytes
-	n      uintptr // copy: bytes; array: elements
-	size   uintptr // element size in memory
+	n      uintptr // copy: bytes; array: elements; widen: stored bytes
+	size   uintptr // element size in memory; widen: bytes in memory
 	min    int     // least encoded bytes of one element (map: key and value)
 	sub    *program
 	key    *program
 	typ    reflect.Type // slice, pointer: element type; map: map type
 	custom erased
 	skip   *Schema
+	def    []byte // default: encoded
+	wide   widening
 	path   string
 }
 
@@ -267,6 +272,27 @@ func (o *op) decode(src []byte, i int, q unsafe.Pointer) (int, error) {
 		return i + n, nil
 	case opSkip:
 		return o.skip.skip(src, i, o)
+	case opDefault:
+		_, err := o.sub.decode(o.def, 0, q)
+		return i, err
+	case opWiden:
+		n := int(o.n)
+		if len(src)-i < n {
+			return i, errAt(o, len(src), reasonShort)
+		}
+		switch u := o.wide.widen(src[i:i+n], o.size); o.size {
+		case 2:
+			*(*uint16)(q) = uint16(u)
+		case 4:
+			*(*uint32)(q) = uint32(u)
+		default:
+			*(*uint64)(q) = u
+		}
+		return i + n, nil
+	case opWrap:
+		e := o.newElems(1)
+		*(*unsafe.Pointer)(q) = e
+		return o.sub.decode(src, i, e)
 	}
 	return i, errAt(o, i, "unknown instruction")
 }

@@ -15,4 +15,6 @@ type Schema struct {
 type SchemaField struct {
 	Name string `json:"name"`
 	Type Schema `json:"type"`
+	// Aliases are the names that the field had in earlier versions of its type (see Tag). They are the present type's, and not stored.
+	Aliases []string `json:"-"`
 }

@@ -405,9 +405,9 @@ func TestMigration(t *testing.T) {
 	_, err = Migrating(Must[struct {
 		N    string
 		Name string
-		In   struct{ X int64 }
+		In   struct{ X int16 }
 	}](), oldC.Schema())
-	if err == nil || !strings.Contains(err.Error(), "N: stored int64, now string") || !strings.Contains(err.Error(), "In.X: stored int32, now int64") {
+	if err == nil || !strings.Contains(err.Error(), "N: stored int64, now string") || !strings.Contains(err.Error(), "In.X: stored int32, now int16") {
 		t.Fatal(err)
 	}
 }

@@ -416,14 +416,14 @@ func closeAnytime(t *testing.T, f, _ Factory) {
 }
 
 type evolvedV1 struct {
-	Count int64
+	Count int32
 	Gone  map[string][]int32
 	Name  string
 }
 
 type evolvedV2 struct {
-	Name  string
-	Added float64
+	Title string  `thalweg:"alias=Name"`
+	Added float64 `thalweg:"default=0.5"`
 	Count int64
 }
 
@@ -432,7 +432,8 @@ type evolvedBad struct {
 	Name  string
 }
 
-// State of an earlier version of a type is read: new fields are zero, removed ones are passed over. What does not fit is refused.
+// State of an earlier version of a type is read: new fields have their default, removed ones are passed over, renamed ones keep their value, numbers may
+// have become wider, also those that are a whole value. What does not fit is refused.
 func evolution(t *testing.T, f, reader Factory) {
 	for i, canonical := range []bool{true, false} {
 		store := &Store{}
@@ -446,7 +447,15 @@ func evolution(t *testing.T, f, reader Factory) {
 		h := state.NewHasher(serde.Must[string]())
 		key := func(i int) state.Key[string] { return state.KeyOf(h, fmt.Sprint("k", i), 16) }
 		for i := range 50 {
-			check(t, t1.Put(key(i), 5, evolvedV1{int64(i), map[string][]int32{"a": {1, 2}}, fmt.Sprint("n", i)}))
+			check(t, t1.Put(key(i), 5, evolvedV1{int32(i), map[string][]int32{"a": {1, 2}}, fmt.Sprint("n", i)}))
+		}
+		n1, err := backend.OpenTable(b, state.TableDesc[string, int32]{Name: "n", Key: serde.Must[string](), Value: serde.Must[int32]()})
+		check(t, err)
+		l1, err := backend.OpenTable(b, state.TableDesc[string, []float32]{Name: "l", Key: serde.Must[string](), Value: state.ListCodec(serde.Must[float32]())})
+		check(t, err)
+		for i := range 50 {
+			check(t, n1.Put(key(i), 0, int32(-i)))
+			check(t, l1.Put(key(i), 0, []float32{float32(i), 0.1}))
 		}
 		s, err := b.Snapshot(1, canonical)
 		check(t, err)
@@ -462,7 +471,7 @@ func evolution(t *testing.T, f, reader Factory) {
 			b, err := r.New(c)
 			check(t, err)
 			_, err = backend.OpenTable(b, state.TableDesc[string, evolvedBad]{Name: "x", Key: serde.Must[string](), Value: serde.Must[evolvedBad]()})
-			if err == nil || !strings.Contains(err.Error(), "Count: stored int64, now string") {
+			if err == nil || !strings.Contains(err.Error(), "Count: stored int32, now string") {
 				t.Fatalf("incompatible value: %v", err)
 			}
 			_, err = backend.OpenTable(b, state.TableDesc[int64, evolvedV1]{Name: "x", Key: serde.Must[int64](), Value: serde.Must[evolvedV1]()})
@@ -478,10 +487,26 @@ func evolution(t *testing.T, f, reader Factory) {
 				if k := key(i); rng.Contains(int(k.Group)) {
 					v, found, err := t2.Get(k, 5)
 					check(t, err)
-					if want := (evolvedV2{fmt.Sprint("n", i), 0, int64(i)}); !found || v != want {
+					if want := (evolvedV2{fmt.Sprint("n", i), 0.5, int64(i)}); !found || v != want {
 						t.Fatalf("key %d: %+v %v, want %+v", i, v, found, want)
 					}
 					check(t, t2.Put(k, 6, v))
+				}
+			}
+			n2, err := backend.OpenTable(b, state.TableDesc[string, int64]{Name: "n", Key: serde.Must[string](), Value: serde.Must[int64]()})
+			check(t, err)
+			wide := serde.Must[float64]()
+			l2, err := backend.OpenTable(b, state.TableDesc[string, []float64]{Name: "l", Key: serde.Must[string](), Value: state.ListCodec(wide), Adapt: state.AdaptList(state.Adapt(wide))})
+			check(t, err)
+			for i := range 50 {
+				k := key(i)
+				if !rng.Contains(int(k.Group)) {
+					continue
+				}
+				n, found, err := n2.Get(k, 0)
+				l, found2, err2 := l2.Get(k, 0)
+				if err != nil || err2 != nil || !found || !found2 || n != int64(-i) || !slices.Equal(l, []float64{float64(i), float64(float32(0.1))}) {
+					t.Fatalf("key %d: %v %v %v, %v %v %v", i, n, found, err, l, found2, err2)
 				}
 			}
 			for _, form := range []bool{true, false} { // values of both versions, stored side by side
@@ -503,7 +528,7 @@ func evolution(t *testing.T, f, reader Factory) {
 				}
 				for i := range 50 {
 					for ns := range int64(7) {
-						want := evolvedV2{fmt.Sprint("n", i), 0, int64(i)}
+						want := evolvedV2{fmt.Sprint("n", i), 0.5, int64(i)}
 						if k := key(i); ns >= 5 && c.Range.Contains(int(k.Group)) {
 							if v, found, err := t3.Get(k, ns); err != nil || !found || v != want {
 								t.Fatalf("key %d in %d: %+v %v %v, want %+v", i, ns, v, found, err, want)

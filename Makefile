@@ -48,7 +48,8 @@ PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|chec
 # Of what is tested against models and references, most of which are in runtime/operator.
 MODELS := $$(grep -rlE --include='*_test.go' 'pgregory.net/rapid|state/statetest' runtime state checkpoint serde am connector stream | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
-.PHONY: test test-unit test-model test-integration test-faults deps
+# `make sim` and `make test-model` give other seeds each time, and print the command that repeats them.
+.PHONY: test test-unit test-model sim sim-mutants test-integration test-faults deps
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
 	$(INTEGRATION) 2>&1 | $(CLOSING); \
@@ -69,6 +70,14 @@ test-model: ## operators, windows, joins, state and timers against plain models,
 	@n="$${N:-1000}"; seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; run="$${RUN:-Model|Reference}"; \
 	echo "$$n runs of each model with seed $$seed; the same again: make test-model N=$$n SEED=$$seed RUN='$$run'"; \
 	go test -count=1 -timeout 6h -run "$$run" $(MODELS) -rapid.checks="$$n" -rapid.seed="$$seed"
+
+sim: ## a whole job with its checkpoints, failures and restarts in one goroutine, N seeds from SEED on: make sim [N=10000] [SEED=7 [KEEP=2,5] [RECORDS=20] [TRACE=1]]
+	@n="$${N:-$(if $(SEED),1,10000)}"; seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
+	echo "$$n seeds from $$seed on"; \
+	go test -count=1 -timeout 24h -v -run 'TestSim$$' ./test/sim -args -n "$$n" -seed "$$seed" -keep "$(KEEP)" -records "$${RECORDS:-0}" -trace=$(if $(TRACE),true,false)
+
+sim-mutants: ## plant hand-made faults in the product, one after another, and let the simulation look for them: make sim-mutants [ARGS="-run barrier"]
+	@go run ./test/sim/mutants $(ARGS)
 
 test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: make test-integration [RUN=TestMainPath]
 	@$(with_cluster); $(INTEGRATION) -run '$(RUN)' 2>&1 | $(CLOSING)

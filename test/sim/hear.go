@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/savepoint"
+	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+)
+
+// received takes what a worker says.
+func (m *master) received(l *link, r any) {
+	switch r := r.(type) {
+	case helloReport:
+		m.hello[l] = true
+		m.checkPrepared()
+	case exitReport:
+		delete(m.hello, l)
+		m.step(scheduler.WorkerDown{TaskManager: l.tm.id, Process: true, Failure: scheduler.Failure{Kind: "worker", Death: true, Message: "the worker on " + l.tm.id + " ended"}})
+		l.send(l.tm.startWorker)
+		m.checkPrepared()
+	case taskReport:
+		ev := scheduler.TaskChanged{ID: r.id, EndOfData: r.endOfData, State: map[taskState]scheduler.TaskState{
+			running: scheduler.TaskRunning, finished: scheduler.TaskFinished, canceled: scheduler.TaskCanceled, failed: scheduler.TaskFailed}[r.state]}
+		if r.failure != nil {
+			ev.Failure = &scheduler.Failure{Message: r.failure.message, Kind: r.failure.kind, Fatal: r.failure.fatal, Death: r.failure.kind == "connection"}
+		}
+		m.step(ev)
+	case ackReport:
+		st, err := metadata.DecodeTask(r.state)
+		if err != nil {
+			m.w.violate("a task's report cannot be read: %v", err)
+			return
+		}
+		m.checkpoints(coordinator.Ack{ID: r.checkpoint, Execution: r.id, State: st})
+	case declineReport:
+		m.checkpoints(coordinator.Decline{ID: r.checkpoint, Execution: r.id, Reason: r.reason, TaskFailed: r.notRunning})
+	case eventReport:
+		if p := m.proc; p != nil && m.sched.Execution(r.id) != nil {
+			_ = p // the source's readers ask for nothing
+		}
+	}
+}
+
+// chooseRestore waits for the outcome of a checkpoint whose pointer is being stored, then assigns the latest state.
+func (m *master) chooseRestore() {
+	p := m.prep
+	if p == nil || p.restored {
+		return
+	}
+	if !m.coord.Settled() {
+		m.w.sometimes("a restart waited for a pointer that was being stored")
+		return
+	}
+	p.restored = true
+	if latest, ok := m.coord.Latest(); ok {
+		assigned, err := savepoint.Assign(latest.Checkpoint, *m.graph)
+		if err != nil {
+			m.w.violate("assign the state of checkpoint %d: %v", latest.ID, err)
+			return
+		}
+		p.assigned, p.id, p.states = assigned, latest.ID, latest.Checkpoint.Coordinators
+		m.checkpoints(coordinator.RestoredFrom{ID: latest.ID})
+	}
+	m.startEnumerator()
+}
+
+func (m *master) startEnumerator() {
+	p := m.prep
+	if p == nil || !p.restored || p.coord || m.procOf == p {
+		return
+	}
+	if m.proc == nil {
+		m.proc = &process{m: m}
+		m.proc.up = append(m.proc.up, processHello{})
+		return
+	}
+	if !m.proc.up1 {
+		return
+	}
+	m.procOf = p
+	v := &m.graph.Vertices[0]
+	op := v.Operators[0].ID
+	half, _ := m.prog.Nodes[op].Coordinator.(operator.Coordinator)
+	proc, state := m.proc, p.states[op]
+	proc.down = append(proc.down, func() { proc.start(p.attempt, v.Parallelism, op, half, state) })
+}
+
+// heard takes what the coordinator process says.
+func (m *master) heard(msg any) {
+	switch msg := msg.(type) {
+	case processHello:
+		m.proc.up1 = true
+		m.startEnumerator()
+	case processReady:
+		if m.prep != nil && m.procOf == m.prep {
+			m.prep.coord = true
+			m.checkPrepared()
+		}
+	case processSnapshot:
+		m.checkpoints(coordinator.CoordinatorSnapshot{ID: msg.id, States: msg.states, Err: msg.err})
+	case processFailure:
+		m.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "coordinator", Message: msg.err.Error()}})
+	case processEvent:
+		x := m.sched.Execution(graph.ExecutionID{Vertex: m.graph.Vertices[0].ID, Subtask: msg.subtask, Attempt: msg.attempt})
+		if x == nil || x.State.Terminal() {
+			return
+		}
+		m.toTasks([]graph.ExecutionID{x.ID}, func(wk *worker, ids []graph.ExecutionID) {
+			wk.each(ids, func(t *Task) {
+				t.inbox = append(t.inbox, func() error { return t.event(msg.op, msg.payload) })
+			})
+		})
+	}
+}
+
+// killProcess ends the coordinator process.
+func (m *master) killProcess() {
+	if m.proc == nil || m.result != nil {
+		return
+	}
+	m.w.trace("epoch %d: the coordinator process dies", m.epoch)
+	m.proc, m.procOf = nil, nil
+	if m.prep != nil {
+		m.prep.coord = false
+	}
+	m.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "coordinator", Death: true, Message: "the coordinator process ended"}})
+	m.startEnumerator()
+}

@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/network"
+	"github.com/thalweg/thalweg/runtime/operator"
+)
+
+// checkpoint is the synchronous part: flush, barrier out, freeze.
+func (t *Task) checkpoint(b operator.Barrier) error {
+	for _, o := range t.ops {
+		if err := o.PrepareBarrier(b); err != nil {
+			return err
+		}
+	}
+	extra, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	for _, p := range t.parts {
+		if err := p.Broadcast(network.Event{Kind: network.Barrier, Checkpoint: b.ID, Timestamp: b.Timestamp, Extra: extra}); err != nil {
+			return err
+		}
+	}
+	u := &upload{b: b}
+	for i, o := range t.ops {
+		s, err := operator.Take(o, t.ctxs[i], b)
+		if err != nil {
+			u.discard()
+			return err
+		}
+		u.parts = append(u.parts, s)
+	}
+	if b.Suspend {
+		t.suspended = true
+	}
+	u.ctx, u.cancel = context.WithCancel(t.ctx)
+	t.uploads = append(t.uploads, u)
+	if len(t.uploads) > 1 {
+		t.w.sometimes("a task wrote two checkpoints at once")
+	}
+	return nil
+}
+
+func (u *upload) discard() {
+	for _, p := range u.parts {
+		for _, k := range p.Keyed {
+			k.Discard()
+		}
+	}
+}
+
+// abortUpload is at once, when the JobMaster's message comes; the rest of it goes through the mailbox.
+func (t *Task) abortUpload(id int64) {
+	for _, u := range t.uploads {
+		if u.b.ID == id {
+			u.cancel()
+		}
+	}
+}
+
+// write runs an upload to its end.
+func (t *Task) write(u *upload) {
+	for i, x := range t.uploads {
+		if x == u {
+			t.uploads = append(t.uploads[:i:i], t.uploads[i+1:]...)
+		}
+	}
+	t.enter()
+	err := t.store(u)
+	switch {
+	case err == nil || u.ctx.Err() != nil || t.over:
+	default:
+		t.w.trace("%s cannot write checkpoint %d", t, u.b.ID)
+		t.decline(u.b.ID, err)
+	}
+	u.cancel()
+	t.run(func() error { return nil }) // may have been all that it waited for
+}
+
+func (t *Task) store(u *upload) error {
+	sink := storage.NewSink(t.w.reg, u.b.Exclusive, u.b.Shared, int64(config.MemoryThreshold.Value(t.w.conf)))
+	var out metadata.Task
+	for i, p := range u.parts {
+		st := metadata.Subtask{Index: t.d.id.Subtask, Lists: p.Lists}
+		for j, k := range p.Keyed {
+			h, err := k.Write(u.ctx, sink)
+			if err != nil {
+				for _, rest := range p.Keyed[j+1:] {
+					rest.Discard()
+				}
+				(&upload{parts: u.parts[i+1:]}).discard()
+				return err
+			}
+			st.Keyed = append(st.Keyed, h)
+		}
+		if len(st.Lists) > 0 || len(st.Keyed) > 0 {
+			out.Operators = append(out.Operators, metadata.TaskOperator{ID: t.ctxs[i].ID, State: st})
+		}
+	}
+	enc, err := metadata.EncodeTask(out)
+	if err != nil {
+		return err
+	}
+	t.worker.report(ackReport{id: t.d.id, checkpoint: u.b.ID, state: enc})
+	return nil
+}

@@ -213,7 +213,8 @@ type Job struct {
 	Vertices     []Vertex       `json:"vertices"`
 	StatusCounts map[string]int `json:"status-counts"`
 	Restarts     int            `json:"restarts"`
-	Problem      string         `json:"problem"` // why slots are missing; "" for nothing known
+	Rescaling    bool           `json:"rescaling"` // it is RESTARTING for another parallelism
+	Problem      string         `json:"problem"`   // why slots are missing; "" for nothing known
 	Plan         struct {
 		Nodes []PlanNode `json:"nodes"`
 	} `json:"plan"`
@@ -226,6 +227,10 @@ type Vertex struct {
 	Parallelism int    `json:"parallelism"`
 
 	MaxParallelism int `json:"maxParallelism"`
+	Operators      []struct {
+		UID  string `json:"uid"`
+		Name string `json:"name"`
+	} `json:"operators"`
 
 	Status  string         `json:"status"`
 	Tasks   map[string]int `json:"tasks"`

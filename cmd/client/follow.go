@@ -178,7 +178,9 @@ func (f *follower) askMaster(ctx context.Context, rest *control.REST, o *observa
 		return
 	}
 	o.job = &j
-	if troubled(j.State) || before.job != nil && j.Restarts > before.job.Restarts {
+	if j.Rescaling {
+		o.cause = "its parallelism changes"
+	} else if troubled(j.State) || before.job != nil && j.Restarts > before.job.Restarts {
 		if o.cause = before.cause; o.cause == "" || j.State != before.job.State || j.Restarts != before.job.Restarts {
 			if text, err := rest.RootCause(ctx, f.job); err == nil {
 				o.cause = oneLine(text)

@@ -27,7 +27,7 @@ import (
 // stage is an application whose job goes through the given states, one a look. After the last one it stays, or ends when end is called.
 type stage struct {
 	mu       sync.Mutex
-	states   []string // "RUNNING 2": running after two restarts
+	states   []string // "RUNNING 2": running after two restarts; "RESTARTING -1": for another parallelism
 	final    yarnpb.FinalApplicationStatusProto
 	ended    bool
 	url      string
@@ -72,7 +72,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				close(s.lookedAt)
 			}
 		}
-		fmt.Fprintf(w, `{"jid":%q,"state":%q,"restarts":%d,"problem":%q}`, id, state, restarts, s.problem) //nolint:errcheck // a test
+		fmt.Fprintf(w, `{"jid":%q,"state":%q,"restarts":%d,"problem":%q,"rescaling":%t}`, id, state, restarts, s.problem, restarts < 0) //nolint:errcheck // a test
 	case r.URL.Path == "/jobs/"+id+"/exceptions":
 		_, _ = w.Write([]byte(`{"exceptionHistory":{"entries":[{"exceptionName":"x","stacktrace":"boom\nat main.go:7","taskName":"Map (1/2)"}]}}`))
 	default:
@@ -191,6 +191,18 @@ func TestFollowTellsWhyTheJobRestarts(t *testing.T) {
 	}
 	if exitCode(err) != exitFailed || err.Error() != "what YARN says" || !strings.Contains(out, "ended: FAILED") {
 		t.Errorf("%q %v", out, err)
+	}
+}
+
+// A job that changes its parallelism has no failure to tell of.
+func TestFollowTellsOfAnotherParallelism(t *testing.T) {
+	k, s := newConsole(t), newStage(t, "INITIALIZING", "RESTARTING -1", "INITIALIZING")
+	wait := k.follow(t, s)
+	<-s.lookedAt
+	k.await(t, "RESTARTING")
+	s.end(yarnpb.FinalApplicationStatusProto_APP_SUCCEEDED)
+	if _, errs, _ := wait(); !strings.Contains(errs, "its parallelism changes") || strings.Contains(errs, "boom") {
+		t.Errorf("%q", errs)
 	}
 }
 

@@ -21,8 +21,8 @@ func (c *cli) rescaleCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use: "rescale [job]", Short: "change the parallelism of a running job", Args: atMost("a job"),
-		Long: "Change the parallelism of a running job, of all its tasks (-p 4) or of single ones (-p TASK=4; TASK is a vertex's id, its name or the\n" +
-			"beginning of either). The job goes on from a checkpoint that is taken for it, in the containers that it has; more are asked for when slots\n" +
+		Long: "Change the parallelism of a running job, of all its tasks (-p 4) or of single ones (-p TASK=4; TASK is the UID of an operator of it, its\n" +
+			"name or id, or the beginning of these). The job goes on from a checkpoint that is taken for it, in the containers that it has; more are asked for when slots\n" +
 			"are missing, and those left over are given back. When they do not come within slot.request.timeout, the job goes on as before. -p 2-8 are\n" +
 			"bounds: at least 2, and up to 8 when there are slots. A job of the adaptive scheduler (jobmanager.scheduler) keeps its lower bounds. A task\n" +
 			"that can only have one subtask keeps it." + whichJob,
@@ -67,6 +67,11 @@ func vertexOf(j *control.Job, name string) (*control.Vertex, error) {
 		v := &j.Vertices[i]
 		if v.ID == name || v.Name == name {
 			return v, nil
+		}
+		for _, o := range v.Operators {
+			if o.UID == name && name != "" {
+				return v, nil
+			}
 		}
 		if name != "" && (strings.HasPrefix(v.ID, name) || strings.HasPrefix(v.Name, name) || strings.HasPrefix(v.Name, "Source: "+name)) {
 			found = append(found, v)

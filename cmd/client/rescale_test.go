@@ -27,7 +27,7 @@ type rescaling struct {
 func (s *rescaling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	job := "/jobs/" + rescaleJob
 	vertex := func(id string, name string, p, most int) string {
-		return fmt.Sprintf(`{"id":%q,"name":%q,"parallelism":%d,"maxParallelism":%d}`, id, name, p, most)
+		return fmt.Sprintf(`{"id":%q,"name":%q,"parallelism":%d,"maxParallelism":%d,"operators":[{"uid":"uid-of-%s","name":"x"}]}`, id, name, p, most, id)
 	}
 	switch r.Method + " " + r.URL.Path {
 	case "GET /jobs/overview":
@@ -65,7 +65,7 @@ func (s *rescaling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // The job is asked for what the user wants, with what it has for the rest.
-func TestRescaleAsksForThePararallelism(t *testing.T) {
+func TestRescaleAsksForTheParallelism(t *testing.T) {
 	for name, c := range map[string]struct {
 		lower int
 		args  []string
@@ -76,6 +76,7 @@ func TestRescaleAsksForThePararallelism(t *testing.T) {
 		"bounds":                    {2, []string{"-p", "2-8"}, "a1 2-8, a2 2-8, b3 1-1"},
 		"one by its name":           {2, []string{"-p", "customer-totals=6"}, "a1 2-2, a2 6-6, b3 1-1"},
 		"one by its name's begin":   {2, []string{"-p", "orders=6"}, "a1 6-6, a2 2-2, b3 1-1"},
+		"one by an operator's UID":  {2, []string{"-p", "uid-of-a2=5"}, "a1 2-2, a2 5-5, b3 1-1"},
 		"one by its id":             {2, []string{"-p", "b3=1", "-p", "a2=1-3"}, "a1 2-2, a2 1-3, b3 1-1"},
 		"all but one, in any order": {2, []string{"-p", "a1=8", "-p", "3"}, "a1 8-8, a2 3-3, b3 1-1"},
 	} {

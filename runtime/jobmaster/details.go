@@ -39,6 +39,7 @@ type Details struct {
 	Adaptive     bool     // jobmanager.scheduler
 	Rescales     int      // changes of the parallelism of this JobMaster
 	Rescaling    bool     // one is on its way
+	Resizing     bool     // the job is RESTARTING for one
 	LastRescale  *Rescale // nil when nobody asked for one
 	// Load is what the autoscaler knows of the vertices, in their order; nil when it is not enabled, or has no whole metrics window.
 	Load []autoscale.Evaluation
@@ -111,7 +112,7 @@ func (j *JobMaster) details() *Details {
 	if j.sched != nil {
 		d.State, d.Restarts, d.Attempt = j.sched.State(), j.sched.Restarts(), j.sched.Attempt()
 		d.Rescales, d.Rescaling, d.LastRescale, d.Adaptive = j.sched.Rescales(), j.sched.Pending(), j.scaling.last, j.adaptive()
-		d.Load = j.autoscaling.last
+		d.Load, d.Resizing = j.autoscaling.last, j.sched.Rescaling()
 		if !j.batch() {
 			d.Requirements = j.sched.Requirements()
 		}

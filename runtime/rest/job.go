@@ -136,7 +136,7 @@ func (s *server) jobDetails(_ *http.Request, d *jobmaster.Details) (any, error) 
 	o := object{"jid": d.JobID.String(), "name": d.Name, "isStoppable": true, "state": d.State, "job-type": d.Graph.Mode.Name(), "schedulerType": schedulerType(d),
 		"start-time": d.Start.UnixMilli(), "end-time": end(d.End), "duration": duration(d.Start, d.End), "maxParallelism": maxParallelism,
 		"now": time.Now().UnixMilli(), "timestamps": times, "vertices": vertices, "status-counts": status, "plan": plan(d), "stream-graph": object{},
-		"pending-operators": 0, "restarts": d.Restarts, "slots-required": d.Slots, "slots-allocated": d.HasSlots, "rescales": d.Rescales, "warnings": d.Graph.Warnings}
+		"pending-operators": 0, "restarts": d.Restarts, "slots-required": d.Slots, "slots-allocated": d.HasSlots, "rescales": d.Rescales, "rescaling": d.Resizing, "warnings": d.Graph.Warnings}
 	if s.opts.ApplicationID != "" {
 		o["application-id"] = s.opts.ApplicationID
 	}
@@ -229,7 +229,11 @@ func vertexJSON(d *jobmaster.Details, v *jobmaster.VertexDetails) object {
 	if !start.IsZero() {
 		startMs = start.UnixMilli()
 	}
-	return object{"id": v.Vertex.ID.String(), "slotSharingGroupId": v.Vertex.SlotSharingGroup, "name": v.Vertex.Name, "maxParallelism": v.Vertex.MaxParallelism,
+	operators := []object{}
+	for _, o := range v.Vertex.Operators {
+		operators = append(operators, object{"id": o.ID.String(), "uid": o.UID, "name": o.Name})
+	}
+	return object{"id": v.Vertex.ID.String(), "slotSharingGroupId": v.Vertex.SlotSharingGroup, "operators": operators, "name": v.Vertex.Name, "maxParallelism": v.Vertex.MaxParallelism,
 		"parallelism": v.Vertex.Parallelism, "status": vertexStatus(v.Tasks), "start-time": startMs, "end-time": end(stop), "duration": duration(start, stop),
 		"tasks": taskCounts(v.Tasks, upper), "metrics": metricsJSON(v.Tasks)}
 }

@@ -60,12 +60,15 @@ type trigger struct {
 // retryPause is the pause after a failed checkpoint.
 const retryPause = time.Second
 
-// Requirements are what was asked for last, Rescales counts changes of the parallelism, Pending reports whether one is on its way.
+// Requirements are what was asked for last, Rescales counts changes of the parallelism, Pending reports whether one is on its way, and
+// Rescaling whether the job is RESTARTING for one.
 func (s *Scheduler) Requirements() Requirements { return s.scale.req }
 func (s *Scheduler) Rescales() int              { return s.scale.count }
 func (s *Scheduler) Pending() bool {
 	return s.scale.former != nil || s.scale.to != nil || s.scale.trigger.on
 }
+
+func (s *Scheduler) Rescaling() bool { return s.scale.to != nil }
 
 // Graph is the job's graph with the present parallelism. It is read-only.
 func (s *Scheduler) Graph() *graph.JobGraph { return s.cfg.Graph }

@@ -143,7 +143,8 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 	opts := jobmaster.Options{JobID: s.JobID, Graph: s.Graph, Args: s.Args, Config: d.effective(s), Epoch: d.opts.Epoch, Pointer: pointer, FirstID: first,
 		DataSecret: s.DataSecret,
 		Artifact:   &pb.Artifact{Uri: s.Artifact.URI, Sha256: s.Artifact.SHA256, Size: s.Artifact.Size, Name: s.Artifact.Name},
-		Resources:  d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, CancelTimeout: d.opts.CancelTimeout, Logger: d.opts.Logger}
+		Resources:  d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, CancelTimeout: d.opts.CancelTimeout, Logger: d.opts.Logger,
+		OnEnd: func(r jobmaster.Result) error { return d.storeResult(s.JobID, r) }}
 	if d.opts.Launcher != nil {
 		opts.LaunchCoordinator = func(ctx context.Context, cfg rpc.ProcessConfig) (rpc.CoordinatorLink, func() string, error) {
 			return d.opts.Launcher.LaunchCoordinator(ctx, cfg, s.Artifact)
@@ -171,7 +172,7 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 	return nil
 }
 
-// ended stores the result of a job that ended for good.
+// ended tells that a job has ended, for this attempt at least.
 func (d *Dispatcher) ended(j *job, r jobmaster.Result) {
 	log := d.log.With().Str("job_id", j.id.String()).Logger()
 	ev := log.Info()
@@ -179,33 +180,31 @@ func (d *Dispatcher) ended(j *job, r jobmaster.Result) {
 		ev = log.Warn()
 	}
 	ev.Str("state", string(r.State)).Dur("dur", r.End.Sub(r.Start)).Msg("job ended")
-	if r.State.Terminal() {
-		res := ha.Result{State: string(r.State), Start: r.Start, End: r.End}
-		if r.Failure != nil {
-			res.Error = r.Failure.Message
-		}
-		d.storeResult(j.id, res, log)
-	}
 	j.result = r
 	close(j.done)
 }
 
-// storeResult repeats until the store has the result; a job without one would be run again by the next attempt.
-func (d *Dispatcher) storeResult(id graph.JobID, r ha.Result, log zerolog.Logger) {
+// storeResult repeats until the store has the result of a job that ended for good; a job without one would be run again by the next
+// attempt.
+func (d *Dispatcher) storeResult(id graph.JobID, result jobmaster.Result) error {
+	r := ha.Result{State: string(result.State), Start: result.Start, End: result.End}
+	if result.Failure != nil {
+		r.Error = result.Failure.Message
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), 30*time.Second)
 	defer cancel()
 	for {
 		err := d.opts.Store.EndJob(ctx, id, r)
 		if err == nil || errors.Is(err, ha.ErrFenced) {
-			return
+			return err
 		}
-		log.Warn().Err(err).Msg("the job's result could not be stored; trying again")
+		d.log.Warn().Err(err).Str("job_id", id.String()).Msg("the job's result could not be stored; trying again")
 		t := time.NewTimer(500 * time.Millisecond)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return
+			return err
 		}
 	}
 }

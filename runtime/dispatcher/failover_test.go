@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/local"
@@ -49,6 +50,8 @@ type world struct {
 	jobs *jobtest.World
 	conf config.Configuration
 	log  zerolog.Logger
+	// onEnd, if set, is called before a job's result is stored, with its pointer.
+	onEnd func(ha.Pointer)
 
 	mu     sync.Mutex
 	leader *master
@@ -122,7 +125,7 @@ func (w *world) lead(m *master) {
 func (w *world) attempt() *master {
 	w.t.Helper()
 	ctx := context.Background()
-	m := &master{fatal: make(chan error, 1), store: ha.NewFileStore(local.New(), filepath.Join(w.dir, "ha"), w.log)}
+	m := &master{fatal: make(chan error, 1), store: endWatch{ha.NewFileStore(local.New(), filepath.Join(w.dir, "ha"), w.log), w.onEnd}}
 	var err error
 	if m.epoch, err = m.store.AcquireEpoch(ctx, "test"); err != nil {
 		w.t.Fatal(err)
@@ -306,6 +309,81 @@ func (w *world) stored() map[iofs.FileInfo][]byte {
 		w.t.Fatalf("%d files: %v", len(out), err)
 	}
 	return out
+}
+
+// An attempt that was superseded, and ends the job as it sees it, removes nothing that the next one goes on with: what it has no right to
+// end is not its own any more. Found by test/sim.
+func TestStaleAttemptThatEndsTheJobRemovesNoCheckpoint(t *testing.T) {
+	w := newWorld(t, 3)
+	w.conf["execution.checkpointing.externalized-checkpoint-retention"] = "delete_on_cancellation"
+	m1 := w.attempt()
+	id := w.submit(m1)
+	w.running(m1, id)
+	ck, err := m1.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m2 := w.attempt() // leads now; the first one does not know
+	if _, _, err := m2.store.OpenJob(context.Background(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := m1.d.Cancel(id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m1.d.Wait(context.Background(), id); err != nil {
+		t.Fatal(err)
+	}
+	p, err := m2.store.Pointer(context.Background(), id)
+	if err != nil || p.ID != ck.ID {
+		t.Fatalf("pointer %+v, %v; want checkpoint %d", p, err, ck.ID)
+	}
+	if _, err := storage.ReadMetadata(context.Background(), w.fs, p.Dir); err != nil {
+		t.Errorf("the next attempt has nothing to go on with: %v", err)
+	}
+}
+
+// The store knows that a job has ended before its checkpoints go: an attempt that dies in between leaves no job that cannot be restored.
+// Found by test/sim.
+func TestResultIsStoredBeforeCheckpointsAreRemoved(t *testing.T) {
+	w := newWorld(t, 3)
+	w.conf["execution.checkpointing.externalized-checkpoint-retention"] = "delete_on_cancellation"
+	seen := make(chan error, 1)
+	w.onEnd = func(p ha.Pointer) {
+		_, err := storage.ReadMetadata(context.Background(), w.fs, p.Dir)
+		seen <- err
+	}
+	m := w.attempt()
+	id := w.submit(m)
+	w.running(m, id)
+	ck, err := m.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.d.Cancel(id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.d.Wait(context.Background(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-seen; err != nil {
+		t.Errorf("when the result is stored, the checkpoint is gone already: %v", err)
+	}
+	if _, err := storage.ReadMetadata(context.Background(), w.fs, ck.Path); !errors.Is(err, storage.ErrNoCheckpoint) {
+		t.Errorf("the checkpoint of the cancelled job is still there: %v", err)
+	}
+}
+
+// endWatch is a store that tells of the pointer that a job has when it is about to end.
+type endWatch struct {
+	ha.Store
+	onEnd func(ha.Pointer)
+}
+
+func (s endWatch) EndJob(ctx context.Context, id graph.JobID, r ha.Result) error {
+	if p, err := s.Pointer(ctx, id); err == nil && s.onEnd != nil {
+		s.onEnd(p)
+	}
+	return s.Store.EndJob(ctx, id, r)
 }
 
 // A stale attempt that still runs can neither complete a checkpoint nor get its TaskManagers back.

@@ -125,12 +125,19 @@ func (j *JobMaster) Run(ctx context.Context) Result {
 // shutdown ends what belongs to the job. The final checkpoint files, if any, are still cleaned up.
 func (j *JobMaster) shutdown(cancel context.CancelFunc) {
 	state := j.result.State
-	if j.ckpt != nil {
-		j.ckpt.jobEnded(state)
-	}
+	known := state
 	j.endCoordinator()
 	if state.Terminal() {
 		j.stopWorkers(j.opts.StopGrace)
+		if j.opts.OnEnd != nil {
+			if err := j.opts.OnEnd(*j.result); err != nil {
+				j.log.Warn().Err(err).Msg("the job's end is not stored; its checkpoints stay")
+				known = scheduler.JobSuspended
+			}
+		}
+	}
+	if j.ckpt != nil {
+		j.ckpt.jobEnded(known)
 	}
 	for t := range j.timers {
 		t.Stop()

@@ -48,6 +48,9 @@ type Options struct {
 	Logger            zerolog.Logger
 	// OnState is called by the loop at each change of the job's state; it must return at once.
 	OnState func(scheduler.JobState)
+	// OnEnd stores how the job ended for good, before anything of its checkpoints is removed. After an error nothing is removed: another
+	// attempt has taken over, or will find the job unfinished and go on with it.
+	OnEnd func(Result) error
 
 	// CancelTimeout is how long tasks may take to end after they were cancelled before their workers are killed; 30 s by default.
 	CancelTimeout time.Duration

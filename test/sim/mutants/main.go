@@ -41,6 +41,14 @@ func all(n int, run string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	var errs []error
+	for _, m := range mutants {
+		_, err := m.source()
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	tried, missed := 0, []string(nil)
 	for _, m := range mutants {
 		if !which.MatchString(m.Name) {
@@ -65,6 +73,18 @@ func all(n int, run string) error {
 	return nil
 }
 
+// source is the file without the fault, in which its place stands once.
+func (m mutant) source() (string, error) {
+	src, err := os.ReadFile(m.File)
+	if err != nil {
+		return "", err
+	}
+	if c := strings.Count(string(src), m.Old); c != 1 {
+		return "", fmt.Errorf("%s: its place stands %d times in %s: bring the table up to date", m.Name, c, m.File)
+	}
+	return string(src), nil
+}
+
 var caught = regexp.MustCompile(`(?m)seed \d+: .*|panic: .*`)
 
 // try builds the simulation with the mutant and runs it. It returns what was found, "" for nothing.
@@ -73,19 +93,16 @@ func (m mutant) try(dir string, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	src, err := os.ReadFile(file) //nolint:gosec // of the table below
+	src, err := m.source()
 	if err != nil {
 		return "", err
-	}
-	if c := strings.Count(string(src), m.Old); c != 1 {
-		return "", fmt.Errorf("its place stands %d times in %s: bring the table up to date", c, m.File)
 	}
 	changed, overlay, bin := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
 	b, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
 	if err != nil {
 		return "", err
 	}
-	err = errors.Join(os.WriteFile(changed, []byte(strings.Replace(string(src), m.Old, m.New, 1)), 0o600), os.WriteFile(overlay, b, 0o600))
+	err = errors.Join(os.WriteFile(changed, []byte(strings.Replace(src, m.Old, m.New, 1)), 0o600), os.WriteFile(overlay, b, 0o600))
 	if err != nil {
 		return "", err
 	}

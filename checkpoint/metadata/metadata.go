@@ -58,6 +58,10 @@ type ListState struct {
 	Items [][]byte
 }
 
+// LayoutState is the list state with an operator's layout, in each subtask that has state: what the state is made of, such as "tumbling event-time
+// windows of 1h0m0s". Snapshots of versions that knew no layouts have none.
+const LayoutState = "layout"
+
 // Task is what one task reports for a checkpoint, or is deployed with: the states of the operators of its chain.
 type Task struct {
 	Operators []TaskOperator

@@ -135,6 +135,18 @@ func (o *Operator) HasLists() bool {
 	return slices.ContainsFunc(o.Subtasks, func(s Subtask) bool { return len(s.Lists) > 0 })
 }
 
+// Layout is the operator's layout, "" when it is not known.
+func (o *Operator) Layout() string {
+	for _, s := range o.Subtasks {
+		for _, l := range s.Lists {
+			if l.Name == LayoutState && len(l.Items) > 0 {
+				return string(l.Items[0])
+			}
+		}
+	}
+	return ""
+}
+
 // Refs calls fn for every file reference of the checkpoint; fn may change it.
 func (c *Checkpoint) Refs(fn func(*state.FileRef)) {
 	for i := range c.Operators {

@@ -53,7 +53,8 @@ func (a Adopted) Apply(g graph.JobGraph) graph.JobGraph {
 // Check compares a checkpoint with the graph that is to be restored from it, before any task runs. A vertex whose MaxParallelism is
 // derived, or not positive, has none set: with keyed state it adopts the checkpoint's, whatever its parallelism would make the default
 // today, else it keeps the derived one. Operators without keyed state may change their max parallelism. With allowNonRestored, state
-// that no operator claims is left behind.
+// that no operator claims is left behind. State of another layout than the operator's is refused with it, too: an operator claims it. State
+// without a layout, of versions that knew none, is not.
 //
 // Errors: *MisfitError with all misfits at once.
 // Source: Flink Checkpoints.loadAndValidateCheckpoint, StateAssignmentOperation.checkParallelismPreconditions; FLINK-40113, FLINK-2976.
@@ -85,6 +86,8 @@ func Check(cp metadata.Checkpoint, g graph.JobGraph, allowNonRestored bool) (Ado
 			}
 		case o.HasKeyed() && !op.Keyed:
 			add("operator %s has keyed state in the checkpoint but is not keyed in the job; give it another UID", title(op))
+		case o.Layout() != "" && op.Layout != "" && o.Layout() != op.Layout:
+			add("%s", otherLayout(op, o.Layout()))
 		}
 	}
 	for id, b := range cp.Coordinators {
@@ -143,6 +146,20 @@ func checkVertex(v *graph.Vertex, stored map[graph.OperatorID]*metadata.Operator
 		}
 		add("vertex %q has parallelism %d, above %s, %d; lower the parallelism", v.Name, v.Parallelism, what, limit)
 	}
+}
+
+// otherLayout says that an operator's state is made of something else than what the operator keeps.
+func otherLayout(op *graph.Operator, stored string) string {
+	at := ""
+	if op.CallSite != "" {
+		at = " at " + op.CallSite
+	}
+	drain := ""
+	if strings.Contains(stored, "event-time") {
+		drain = "; or stop the former program with --drain before the change, which ends its windows"
+	}
+	return fmt.Sprintf("operator %s%s keeps, in the job, %s, and the checkpoint holds %s, which would be lost or counted wrongly; keep what the former program had%s; or give the operator another UID and pass --allowNonRestoredState (%s=true), which drops the former state",
+		title(op), at, op.Layout, stored, drain, config.AllowNonRestored.Key)
 }
 
 func title(o *graph.Operator) string {

@@ -449,3 +449,32 @@ func TestDisposeRemovesTheSavepointAndNothingElse(t *testing.T) {
 		t.Errorf("the checkpoint is damaged: %v", err)
 	}
 }
+
+// State of another layout is refused, with all other misfits, whatever may be left behind; state or graphs without a layout are of versions
+// that knew none.
+func TestLayouts(t *testing.T) {
+	state := func(n byte, uid, layout string) metadata.Operator {
+		o := keyedState(n, uid, 2, 128)
+		if layout != "" {
+			o.Subtasks[1].Lists = []metadata.ListState{{Name: metadata.LayoutState, Items: [][]byte{[]byte(layout)}}}
+		}
+		return o
+	}
+	keeps := func(n byte, uid, layout string) graph.Vertex {
+		return vertex(n, uid, 2, 128, graph.Operator{ID: op(n), UID: uid, Name: "Window", Keyed: true, Stateful: true, CallSite: "job.go:12", Layout: layout})
+	}
+	cp := metadata.Checkpoint{Operators: []metadata.Operator{
+		state(1, "size", "tumbling event-time windows of 1h0m0s"), state(2, "kind", "interval join"), state(3, "same", "sessions"), state(4, "older", ""), state(5, "newer", "sessions"),
+	}}
+	g := graph.JobGraph{Vertices: []graph.Vertex{
+		keeps(1, "size", "tumbling event-time windows of 1m0s"), keeps(2, "kind", "keyed process function"), keeps(3, "same", "sessions"), keeps(4, "older", "sessions"), keeps(5, "newer", ""),
+	}}
+	for _, allow := range []bool{false, true} {
+		_, err := Check(cp, g, allow)
+		if got := misfits(t, err); len(got) != 2 {
+			t.Fatalf("%q", got)
+		}
+		contains(t, err.Error(), `(uid "size") at job.go:12 keeps, in the job, tumbling event-time windows of 1m0s, and the checkpoint holds tumbling event-time windows of 1h0m0s`,
+			"--drain", `(uid "kind") at job.go:12 keeps, in the job, keyed process function, and the checkpoint holds interval join`, "another UID", "--allowNonRestoredState")
+	}
+}

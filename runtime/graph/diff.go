@@ -39,6 +39,7 @@ func diffVertex(x, y *Vertex, a, b string) string {
 		p, q := x.Operators[i], y.Operators[i]
 		site := p.CallSite
 		p.CallSite, q.CallSite = "", ""
+		p.Layout, q.Layout = "", ""
 		if p != q {
 			return fmt.Sprintf("%s: operator %d of %q is %s in the %s and %s in the %s", site, i+1, x.Name, p.brief(), a, q.brief(), b)
 		}

@@ -87,7 +87,7 @@ type JobGraph struct {
 	Config map[string]string `json:"config"`
 	// Warnings are things worth telling the user that do not stop the job (a stateful operator without UID).
 	Warnings    []string `json:"warnings,omitempty"`
-	Fingerprint string   `json:"fingerprint"` // hex SHA-256 over everything above but Config
+	Fingerprint string   `json:"fingerprint"` // hex SHA-256 over everything above but Config, call sites and layouts
 }
 
 // Vertex is a chain of operators that runs in one task per subtask.
@@ -119,6 +119,8 @@ type Operator struct {
 	KeyType    string     `json:"keyType,omitempty"`
 	CallSite   string     `json:"callSite,omitempty"` // file:line of the user's call
 	Detail     string     `json:"detail,omitempty"`   // such as "TumblingEventTime(1m0s)"
+	// Layout says what the operator's state is made of: state of another layout is not restored. "" for operators without state.
+	Layout string `json:"layout,omitempty"`
 	// Description is the user's own text; "" for none.
 	Description string `json:"description,omitempty"`
 	// ChainedTo is, in an operator that is not the head, the position of the one before it, and ChainedTag the side output that it takes.

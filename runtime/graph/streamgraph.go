@@ -317,7 +317,7 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		t.chain[n] = c
 		p.Nodes[c.ID] = n
 		op := Operator{ID: c.ID, UID: n.UID, Name: n.Name, Kind: n.Kind, Stateful: n.Stateful, Keyed: n.Keyed, Source: n.Source,
-			Bounded: n.Bounded, Coordinate: n.Coordinated, OutType: n.OutType, KeyType: n.KeyType, CallSite: n.CallSite, Detail: n.Detail, Description: n.Description}
+			Bounded: n.Bounded, Coordinate: n.Coordinated, OutType: n.OutType, KeyType: n.KeyType, CallSite: n.CallSite, Detail: n.Detail, Layout: layout(n), Description: n.Description}
 		if t.chainable(n) {
 			from := n.In[0].From
 			t.head[n] = t.head[from]
@@ -382,7 +382,27 @@ func (t *translation) same(g *JobGraph, v *Vertex, o Output, key any, n *Node) i
 	return 0
 }
 
-// fingerprint is the SHA-256 of everything of g but its configuration and the call sites.
+// The layouts of sources and sinks, whose state is the connector's.
+const (
+	LayoutSource = "source"
+	LayoutSink   = "sink"
+)
+
+// layout is the layout of a node's state; "" when it has none.
+func layout(n *Node) string {
+	l, _ := n.Impl.(interface{ Layout() string })
+	switch {
+	case l != nil:
+		return l.Layout()
+	case n.Source:
+		return LayoutSource
+	case n.Kind == "sink":
+		return LayoutSink
+	}
+	return ""
+}
+
+// fingerprint is the SHA-256 of everything of g but its configuration, the call sites and the layouts, which follow from the rest.
 func fingerprint(g *JobGraph) (string, error) {
 	c := *g
 	c.Config, c.Fingerprint, c.Warnings = nil, "", nil
@@ -390,7 +410,7 @@ func fingerprint(g *JobGraph) (string, error) {
 	for i := range c.Vertices {
 		ops := append([]Operator(nil), c.Vertices[i].Operators...)
 		for j := range ops {
-			ops[j].CallSite = ""
+			ops[j].CallSite, ops[j].Layout = "", ""
 		}
 		c.Vertices[i].Operators = ops
 	}

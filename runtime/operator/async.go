@@ -66,7 +66,7 @@ const asyncState = "async-in-flight"
 // AsyncWait passes records through an AsyncFunction; newFn makes one instance per subtask. Records in flight are part of each checkpoint
 // and are asked again after a restore. Results have the event time of their record. Source: Flink AsyncWaitOperator.
 func AsyncWait[T, R any](newFn func() AsyncFunction[T, R], opts AsyncOptions[R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutAsync, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err

@@ -99,7 +99,7 @@ type BroadcastProcessFunction[T, B, R any] interface {
 
 // BroadcastProcess runs a user's function; input 1 is the broadcast one. newFn makes one instance per subtask.
 func BroadcastProcess[T, B, R any](states []BroadcastDescriptor, newFn func() BroadcastProcessFunction[T, B, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutProcess, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err
@@ -201,7 +201,7 @@ type KeyedBroadcastProcessFunction[K comparable, T, B, R any] interface {
 
 // KeyedBroadcastProcess runs a user's function; input 1 is the broadcast one. newFn makes one instance per subtask.
 func KeyedBroadcastProcess[K comparable, T, B, R any](sel KeySelector[K, T], states []BroadcastDescriptor, newFn func() KeyedBroadcastProcessFunction[K, T, B, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutKeyedProcess, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err

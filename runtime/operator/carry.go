@@ -28,11 +28,12 @@ func Open(ctx context.Context, o Operator, c *Context) error {
 	return c.settle()
 }
 
-// Take is Operator.Snapshot with what is carried along.
+// Take is Operator.Snapshot with what is carried along, and the operator's layout.
 func Take(o Operator, c *Context, b Barrier) (Snapshot, error) {
 	s, err := o.Snapshot(b)
 	if err == nil {
 		s.Lists = c.carried.addTo(s.Lists)
+		s = c.withLayout(s)
 	}
 	return s, err
 }

@@ -72,7 +72,7 @@ func (p *ports[A, B]) Input(i int) any {
 
 // CoProcess runs a user's function over two streams; newFn makes one instance per subtask.
 func CoProcess[A, B, R any](newFn func() CoProcessFunction[A, B, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutProcess, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func (o *coProcessOp[A, B, R]) watermark(ts int64) error {
 
 // KeyedCoProcess runs a user's function over two streams that are keyed by the same type; newFn makes one instance per subtask.
 func KeyedCoProcess[K comparable, A, B, R any](first KeySelector[K, A], second KeySelector[K, B], newFn func() KeyedCoProcessFunction[K, A, B, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutKeyedProcess, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err

@@ -74,6 +74,8 @@ type Context struct {
 	claims        map[claimed]claim // names of user state that are taken
 	opened        bool              // Open has returned
 	carried       carriedLists
+	layout        string
+	vacant        func() bool // no window is open: none is lost by another layout; nil for never
 	wrongKey      func(key string) error
 	subtaskStates map[string]subtaskState
 }

@@ -33,9 +33,9 @@ type IntervalJoin[A, B any] struct {
 // JoinInterval joins two keyed streams by event time. A record waits until no partner can come any more; one that is behind the watermark
 // is late. Source: Flink IntervalJoinOperator.
 func JoinInterval[K comparable, A, B, R any](left KeySelector[K, A], right KeySelector[K, B], j IntervalJoin[A, B], fn func(ctx *JoinContext, l A, r B, out *Collector[R]) error) Factory {
-	return KeyedCoProcess(left, right, func() KeyedCoProcessFunction[K, A, B, R] {
+	return laid(layoutIntervalJoin, KeyedCoProcess(left, right, func() KeyedCoProcessFunction[K, A, B, R] {
 		return &intervalJoin[K, A, B, R]{j: j, fn: fn}
-	})
+	}).New)
 }
 
 type intervalJoin[K comparable, A, B, R any] struct {

@@ -106,7 +106,7 @@ func verifyKeys[K comparable](ctx *Context, codec serde.Codec[K]) func(state.Key
 // Reduce keeps one value per key and emits it after each record; in BATCH after the last record only. Source: Flink
 // StreamGroupedReduceOperator, BatchGroupedReduceOperator.
 func Reduce[K comparable, T any](sel KeySelector[K, T], fn func(acc, v T) T) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutReduce, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[T](out)
 		if err != nil {
 			return nil, err

@@ -235,7 +235,7 @@ func (f *keyedFunction[K]) close(fn func() error) error {
 
 // KeyedProcess runs a user's function over a keyed stream; newFn makes one instance per subtask.
 func KeyedProcess[K comparable, T, R any](sel KeySelector[K, T], newFn func() KeyedProcessFunction[K, T, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutKeyedProcess, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err
@@ -319,7 +319,7 @@ func (f *plainFunction) Close() error {
 
 // Process runs a user's function; newFn makes one instance per subtask.
 func Process[T, R any](newFn func() ProcessFunction[T, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutProcess, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/internal/guard"
+	"github.com/thalweg/thalweg/runtime/graph"
 )
 
 const writerState = "sink-writer"
@@ -31,6 +32,7 @@ func (f SinkFactory[T]) New(ctx *Context, _ any) (Operator, error) {
 	in := &sinkIn[T]{}
 	o := &sinkOp{in: Receiver[T](in)}
 	in.o, o.ctx = o, ctx
+	ctx.layout = graph.LayoutSink
 	if cs, ok := f.Sink.(connector.CommittingSink[T]); ok {
 		o.makeCommitter = cs.Committer
 	}

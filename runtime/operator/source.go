@@ -8,6 +8,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/runtime/graph"
 )
 
 // SourceHead is the head of a source task: the task calls Poll instead of feeding inputs.
@@ -59,6 +60,7 @@ func (f SourceFactory[T]) New(ctx *Context, out any) (Operator, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx.layout = graph.LayoutSource
 	o := &sourceOp{}
 	to := &sourceOut[T]{o: o, t: newTimed(&o.progress, ctx, f.Watermarks, r)}
 	o.add = func() *split { return &to.t.newSplit().split }

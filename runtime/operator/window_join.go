@@ -83,10 +83,11 @@ func coWindow[K comparable, A, B, R any](spec CoWindowSpec[K, A, B], fn func(*Wi
 		}
 		return sendLate(e, spec.LateOne, t.One, m)
 	}
+	a := w.Assigner
 	f := chooseWindow(w, func() (contents[TaggedUnion[A, B], bothSides[A, B]], windowUser[K, bothSides[A, B], R]) {
 		return sidesContents[A, B](), &coUser[K, A, B, R]{fn: fn}
 	})
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid("two streams in "+windowLayout(a.Kind, a.EventTime, a.Sliding, w.Trigger != nil, w.Evictor != nil), func(ctx *Context, out any) (Operator, error) {
 		op, err := f.New(ctx, out)
 		if err != nil {
 			return nil, err

@@ -251,7 +251,7 @@ func drawAssigner(t *rapid.T, class string) WindowAssigner[reading] {
 }
 
 // Windows give what the reference gives, element by element: all assigners with all kinds of functions, triggers and evictors, any order of
-// records and watermarks, any parallelism, both backends, with checkpoints, restores and changes of parallelism in between.
+// records and watermarks, any parallelism, both backends, with checkpoints, restores, changes of parallelism and triggers given or taken away in between.
 func TestWindowsAgainstReference(t *testing.T) { eachWindowClass(t, false) }
 
 // So do joins and coGroups in windows of all kinds.
@@ -313,6 +313,15 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 		return map[string]any{"odd": Receiver[string](odd), "late": Receiver[reading](late), "late-odd": Receiver[odder](lateOdd)}
 	}, input)
 	defer h.close()
+	// The same windows with a trigger that says what they do without, where that is of one layout.
+	programs := []Factory{h.f}
+	if plain && c.assigner.EventTime {
+		with := c
+		with.trigger = eventTrigger
+		if f := with.factory(t); f.(laidOut).layout == h.f.(laidOut).layout {
+			programs = append(programs, f)
+		}
+	}
 	m := newReference(c)
 	check := func(after string) {
 		var got, wantLate []string
@@ -363,6 +372,7 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 			m.advance(now)
 			check(fmt.Sprint("processing time ", now))
 		case 3:
+			h.f = rapid.SampledFrom(programs).Draw(rt, "program")
 			h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
 			m.restarted = true
 			check("restart")

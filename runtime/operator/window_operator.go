@@ -88,10 +88,10 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		o.c.keeper, _ = o.table.(state.Keeper[C])
 		o.drops = append(o.drops, o.table.DropNamespace)
 	}
-	if o.event, err = OpenTimers(ctx, "window-event-timers", o.sel.Codec); err != nil {
+	if o.event, err = OpenTimers(ctx, windowEventTimers, o.sel.Codec); err != nil {
 		return nil, err
 	}
-	if o.proc, err = OpenTimers(ctx, "window-processing-timers", o.sel.Codec); err != nil {
+	if o.proc, err = OpenTimers(ctx, windowProcessingTimers, o.sel.Codec); err != nil {
 		return nil, err
 	}
 	for _, b := range ctx.List(nextIDState) {
@@ -103,6 +103,7 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		o.watch.init(ctx)
 	}
 	o.tc = TriggerContext{o, &o.watch}
+	ctx.vacant = o.vacant
 	ctx.onKeyEnd(o.fireAll, func() { o.live = o.live[:0] })
 	return o, nil
 }
@@ -130,6 +131,9 @@ func (o *windowOp[K, T, C, R]) Open(context.Context) error {
 		var err error
 		if o.live, err = o.table.Namespaces(nil); err != nil {
 			return o.failed(err)
+		}
+		if err = o.adopt(); err != nil {
+			return err
 		}
 	}
 	o.arm()

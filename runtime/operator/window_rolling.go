@@ -15,7 +15,7 @@ type RollingFunctions[K comparable, T, A, R any] struct {
 // Rolling keeps one accumulator per key and emits its result after each record, with the record's event time; in BATCH after the last
 // record only. newFn makes the functions of one subtask. Source: Flink KeyedStream.aggregate.
 func Rolling[K comparable, T, A, R any](sel KeySelector[K, T], newFn func() RollingFunctions[K, T, A, R]) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	return laid(layoutRolling, func(ctx *Context, out any) (Operator, error) {
 		r, err := receiver[R](out)
 		if err != nil {
 			return nil, err

@@ -119,6 +119,10 @@ func newSession[K comparable, T, C, R any](ctx *Context, out any, sel KeySelecto
 	if o.timers, err = OpenTimers(ctx, "window-timers", sel.Codec); err != nil {
 		return nil, err
 	}
+	ctx.vacant = func() bool {
+		_, open := o.timers.Next()
+		return !open
+	}
 	o.env = windowEnv[K, R]{ctx: ctx, codec: sel.Codec, c: newCollector(ctx, o.out), clock: &o.clock, merging: true}
 	return o, nil
 }

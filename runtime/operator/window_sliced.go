@@ -50,6 +50,10 @@ func newSliced[K comparable, T, C, R any](ctx *Context, out any, sel KeySelector
 	}
 	o.table = t
 	o.c.keeper, _ = t.(state.Keeper[C])
+	if err := o.dropTimers(); err != nil {
+		return nil, err
+	}
+	ctx.vacant = func() bool { return len(o.pending) == 0 }
 	ctx.onKeyEnd(nil, func() { o.horizon, o.pending, o.cur.pending = MinWatermark, o.pending[:0], false })
 	o.env = windowEnv[K, R]{ctx: ctx, codec: sel.Codec, c: newCollector(ctx, o.out), clock: &o.clock, ns: func(w Window) state.Namespace { return w.Start }}
 	return o, nil

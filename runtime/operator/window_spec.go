@@ -116,9 +116,10 @@ type tableOpener[K comparable, C any] = func(*Context, string, serde.Codec[K]) (
 
 // chooseWindow chooses the operator.
 func chooseWindow[K comparable, T, C, R any](spec WindowSpec[K, T], parts func() (contents[T, C], windowUser[K, C, R])) Factory {
-	return FactoryFunc(func(ctx *Context, out any) (Operator, error) {
+	a := spec.Assigner
+	layout := windowLayout(a.Kind, a.EventTime, a.Sliding, spec.Trigger != nil, spec.Evictor != nil)
+	return laid(layout, func(ctx *Context, out any) (Operator, error) {
 		c, user := parts()
-		a := spec.Assigner
 		plain := a.EventTime && spec.Trigger == nil && spec.Evictor == nil
 		switch {
 		case spec.Evictor != nil:

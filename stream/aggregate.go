@@ -137,13 +137,34 @@ func combining[T any](join func(acc, v *T)) func() combiner[T] {
 	}
 }
 
+// noField is what a field function did that no trial could tell.
+const noField = "the field function returned nil for a record: it must return the address of one of its fields; leave out, with Filter, records that have none"
+
+// fieldOf notes a mistake when a field function is missing, or leads out of the record.
+func fieldOf[T, N any](env *Environment, field func(*T) *N) {
+	if env.need(field != nil, "the field function"); field != nil {
+		v := new(T)
+		env.inside(v, func() any { return field(v) })
+	}
+}
+
 func summing[T any, N Number](field func(*T) *N) func() combiner[T] {
-	return combining(func(acc, v *T) { *field(acc) += *field(v) })
+	return combining(func(acc, v *T) {
+		a, b := field(acc), field(v)
+		if a == nil || b == nil {
+			panic(noField)
+		}
+		*a += *b
+	})
 }
 
 func extremes[T any, N cmp.Ordered](field func(*T) *N, sign int) func() combiner[T] {
 	return combining(func(acc, v *T) {
-		if a, b := field(acc), field(v); cmp.Compare(*b, *a)*sign > 0 {
+		a, b := field(acc), field(v)
+		if a == nil || b == nil {
+			panic(noField)
+		}
+		if cmp.Compare(*b, *a)*sign > 0 {
 			*a = *b
 		}
 	})
@@ -165,19 +186,19 @@ func rolling[K comparable, T any](s KeyedStream[K, T], name string, newFn func()
 
 // Sum emits, for each record, the first record of its key with the sum of a field of all so far: Sum(func(o *Order) *int64 { return &o.Cents }).
 func (s KeyedStream[K, T]) Sum[N Number](field func(*T) *N) SingleOutputStreamOperator[T] {
-	s.env.need(field != nil, "the field function")
+	fieldOf(s.env, field)
 	return rolling(s, "Sum", summing(field))
 }
 
 // Min emits, for each record, the first record of its key with the least value of a field of all so far; MinBy emits the record that has it.
 func (s KeyedStream[K, T]) Min[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
-	s.env.need(field != nil, "the field function")
+	fieldOf(s.env, field)
 	return rolling(s, "Min", extremes(field, -1))
 }
 
 // Max is Min with the greatest value.
 func (s KeyedStream[K, T]) Max[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
-	s.env.need(field != nil, "the field function")
+	fieldOf(s.env, field)
 	return rolling(s, "Max", extremes(field, 1))
 }
 

@@ -27,6 +27,7 @@ type Environment struct {
 	g     graph.StreamGraph
 	wrong []*mistake
 	owned map[string]string // by what sinks own: where the one is
+	built bool              // its program is made: what is added now would be in none
 }
 
 func newEnvironment(name string, conf config.Configuration, args []string) *Environment {
@@ -51,13 +52,14 @@ const (
 func (e *Environment) EnableCheckpointing(interval time.Duration, mode CheckpointingMode) *Environment {
 	if interval < 10*time.Millisecond {
 		e.mistake("checkpoint interval %v is below 10 ms", interval)
+	} else {
+		set(e, config.CheckpointInterval, interval)
 	}
 	if err := config.ValidateKeys(config.Configuration{config.CheckpointMode.Key: string(mode)}); err != nil {
 		e.mistake("checkpointing mode %q: give stream.ExactlyOnce or stream.AtLeastOnce", mode)
+		return e
 	}
-	config.CheckpointInterval.Set(e.prog, interval)
-	config.CheckpointMode.Set(e.prog, string(mode))
-	return e
+	return set(e, config.CheckpointMode, string(mode))
 }
 
 // RuntimeMode is how a job is run (execution.runtime-mode).
@@ -96,14 +98,23 @@ func (e *Environment) mode(c config.Configuration) graph.Mode {
 	return graph.Streaming
 }
 
-// SetParallelism sets the parallelism of operators that set none. A submitted one (-p) wins.
+// SetParallelism sets the parallelism of operators that set none, 32768 at most. A submitted one (-p) wins.
 func (e *Environment) SetParallelism(n int) *Environment {
-	if n < 1 {
-		e.mistake("parallelism %d is not positive", n)
+	if !e.parallelism(n) {
 		return e
 	}
-	config.Parallelism.Set(e.prog, n)
-	return e
+	return set(e, config.Parallelism, n)
+}
+
+// parallelism reports whether n can be one, and notes the mistake when it cannot.
+func (e *Environment) parallelism(n int) bool {
+	switch {
+	case n < 1:
+		e.mistake("parallelism %d is not positive", n)
+	case n > maxKeyGroups:
+		e.mistake("parallelism %d is above %d, the greatest", n, maxKeyGroups)
+	}
+	return n >= 1 && n <= maxKeyGroups
 }
 
 // SetMaxParallelism sets the number of key groups of operators that set none.
@@ -112,14 +123,12 @@ func (e *Environment) SetMaxParallelism(n int) *Environment {
 		e.mistake("max parallelism %d is not between 1 and %d", n, maxKeyGroups)
 		return e
 	}
-	config.MaxParallelism.Set(e.prog, n)
-	return e
+	return set(e, config.MaxParallelism, n)
 }
 
 // DisableOperatorChaining gives every operator a task of its own. A submitted pipeline.operator-chaining.enabled wins.
 func (e *Environment) DisableOperatorChaining() *Environment {
-	config.OperatorChaining.Set(e.prog, false)
-	return e
+	return set(e, config.OperatorChaining, false)
 }
 
 // SetBufferTimeout bounds how long a record may wait in an output buffer for others: 0 sends each record at once, negative only full
@@ -132,8 +141,7 @@ func (e *Environment) SetBufferTimeout(d time.Duration) *Environment {
 		e.mistake("buffer time-out %v is below a millisecond; 0 sends each record at once", d)
 		return e
 	}
-	config.BufferTimeout.Set(e.prog, d)
-	return e
+	return set(e, config.BufferTimeout, d)
 }
 
 // Set sets a configuration value for the job, under Flink's key; a submitted value wins. Unknown keys are mistakes.
@@ -144,6 +152,13 @@ func (e *Environment) Set(key, value string) *Environment {
 	}
 	e.prog[key] = value
 	return e
+}
+
+// set is Set for an option: a value that the option cannot have is a mistake, too, since reading it would give the default.
+func set[T any](e *Environment, o *config.Option[T], v T) *Environment {
+	c := config.Configuration{}
+	o.Set(c, v)
+	return e.Set(o.Key, c[o.Key])
 }
 
 // Config is the job's effective value of a configuration key; ok is false when neither the submission nor the program set it.
@@ -234,16 +249,26 @@ func caller() (site, method string) {
 }
 
 func (e *Environment) add(n *graph.Node) *graph.Node {
-	if e == nil {
-		noEnvironment()
-	}
+	e.open()
 	n.CallSite = callSite()
 	e.g.Nodes = append(e.g.Nodes, n)
 	return n
 }
 
+// open panics for an Environment that takes no more, for which program recovers.
+func (e *Environment) open() {
+	switch {
+	case e == nil:
+		noEnvironment()
+	case e.built:
+		site, _ := caller()
+		panic(errNoEnvironment{fmt.Errorf("%s: the stream belongs to an environment whose program is built already: make it in this call of the function that builds the program", site)})
+	}
+}
+
 // translate checks the graph and chains it.
 func (e *Environment) translate() (*graph.Program, error) {
+	e.built = true
 	c := e.effective()
 	o := graph.Options{
 		Parallelism: config.Parallelism.Value(c), MaxParallelism: config.MaxParallelism.Value(c), Chaining: config.OperatorChaining.Value(c),
@@ -267,8 +292,11 @@ func (e *Environment) translate() (*graph.Program, error) {
 	return graph.Translate(&e.g, o)
 }
 
-// FromSource adds a source. Its records get their event time from the watermark strategy's function, or keep the source's own.
+// FromSource adds a source; name is not empty. Its records get their event time from the watermark strategy's function, or keep the source's own.
 func (e *Environment) FromSource[T any](src connector.Source[T], wm WatermarkStrategy[T], name string) DataStreamSource[T] {
+	if name == "" {
+		e.mistake("FromSource: the name is empty")
+	}
 	e.strategy(fmt.Sprintf("source %q: ", name), wm.text, wm.errs)
 	if !e.source(src, name) {
 		return output[T](e, e.add(&graph.Node{Kind: "source", Name: "Source: " + name, Source: true}))

@@ -73,8 +73,11 @@ func (j IntervalJoined[K, A, B]) Process[R any](fn func(ctx *JoinContext, left A
 	if j.j.Lower > j.j.Upper && !j.reversed {
 		j.c.first.env.mistake("IntervalJoin: with its exclusive bounds the interval is empty")
 	}
-	sameTag(j.c.first.env, OutputTag[A]{ID: j.j.LeftLate}, OutputTag[B]{ID: j.j.RightLate})
+	left, right := OutputTag[A]{ID: j.j.LeftLate}, OutputTag[B]{ID: j.j.RightLate}
+	sameTag(j.c.first.env, left, right)
 	out := connectedKeyed[K, A, B, R](j.c, "intervaljoin", "Interval Join", operator.JoinInterval(j.c.first.sel, j.c.second.sel, j.j, fn))
+	declare(out.f.node, left)
+	declare(out.f.node, right)
 	out.f.node.Detail = fmt.Sprintf("[%v, %v]", time.Duration(j.j.Lower)*time.Millisecond, time.Duration(j.j.Upper)*time.Millisecond)
 	return out
 }

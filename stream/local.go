@@ -20,6 +20,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/minicluster"
 	"github.com/thalweg/thalweg/runtime/rpc"
+	"github.com/thalweg/thalweg/runtime/scheduler"
 	"github.com/thalweg/thalweg/runtime/worker"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 )
@@ -82,8 +83,17 @@ func RunLocal(ctx context.Context, name string, build func(*Environment) error, 
 		return err
 	}
 	res, err := runEmbedded(ctx, p, o)
-	if err != nil || ctx.Err() != nil {
+	if err != nil {
 		return err
+	}
+	return outcome(ctx, res)
+}
+
+// outcome is the error of a job that has ended: nil when it finished, or was cancelled since ctx ended. One that failed, also while it was
+// cancelled, is none in order.
+func outcome(ctx context.Context, res minicluster.Result) error {
+	if ctx.Err() != nil && res.State == scheduler.JobCanceled {
+		return nil
 	}
 	return minicluster.JobError(res)
 }
@@ -124,10 +134,10 @@ func runLocal(ctx context.Context, name string, build func(*Environment) error, 
 		return fmt.Errorf("port %s, for the status page and REST interface of a job that runs here, is taken (by another such job?): "+
 			"set %s to another one, or to 0 for any free one: thalweg run -D%s=0 ..., or in config.yaml", ports, config.RestPort.Key, config.RestPort.Key)
 	}
-	if err != nil || ctx.Err() != nil {
+	if err != nil {
 		return err
 	}
-	if err := minicluster.JobError(res); err != nil {
+	if err := outcome(ctx, res); err != nil || res.State == scheduler.JobCanceled {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%s %s after %s\n", p.Graph.Name, res.State, res.End.Sub(res.Start).Round(10*time.Millisecond))

@@ -176,3 +176,54 @@ func TestPathsWithoutScheme(t *testing.T) {
 		_ = f.Close() // nothing is open
 	}
 }
+
+// failsBeside fails at its first record, once endsContext is ready.
+type failsBeside struct {
+	Plain
+	ready chan struct{}
+}
+
+func (f *failsBeside) ProcessElement(*ProcessContext, int64, *Collector[int64]) error {
+	<-f.ready
+	return errors.New("no more of this")
+}
+
+// endsContext says that it is open, and ends its program's context when it is closed.
+type endsContext struct {
+	ready chan struct{}
+	end   func()
+}
+
+func (w *endsContext) Open(*TaskContext) error { close(w.ready); return nil }
+
+func (w *endsContext) ProcessElement(*ProcessContext, int64, *Collector[int64]) error { return nil }
+
+func (w *endsContext) Close() error { w.end(); return nil }
+
+// A job that failed has failed, also when the context of its program ends before all of it is down: its error is returned.
+func TestFailureOutlivesTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready := make(chan struct{})
+	err := RunLocal(ctx, "fails", func(env *Environment) error {
+		numbers := func() DataStream[int64] { // not connected: the one is closed since the job fails, and for no other reason
+			return env.FromSource(datagen.Source(func(n int64) int64 { return n }), NoWatermarks[int64](), "numbers").DataStream
+		}
+		numbers().Process(func() ProcessFunction[int64, int64] { return &failsBeside{ready: ready} }).SinkTo(&collect[int64]{})
+		numbers().Process(func() ProcessFunction[int64, int64] { return &endsContext{ready, cancel} }).SinkTo(&collect[int64]{})
+		return nil
+	}, LocalOptions{Config: map[string]string{"restart-strategy.type": "none"}})
+	if ctx.Err() == nil || err == nil || !strings.Contains(err.Error(), "no more of this") {
+		t.Errorf("context %v: %v", ctx.Err(), err)
+	}
+}
+
+// One that was cancelled since the context ended has done what it was told.
+func TestCancelledInOrder(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := RunLocal(ctx, "cancelled", endless, LocalOptions{Started: func(string) { cancel() }})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -136,8 +136,127 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 			s.GetSideOutput(NewOutputTag[int]("x"))
 			s.GetSideOutput(NewOutputTag[string]("x")) // wrong
 		}},
+		"job's parallelism above all": {"parallelism 32769 is above 32768", func(e *Environment) { e.SetParallelism(32769) }},                           // wrong
+		"parallelism above all":       {"parallelism 40000 is above 32768", func(e *Environment) { ints(e).SetParallelism(40000) }},                     // wrong
+		"interval beyond a century":   {"execution.checkpointing.interval", func(e *Environment) { e.EnableCheckpointing(math.MaxInt64, ExactlyOnce) }}, // wrong
+		"time-out beyond a century":   {"execution.buffer-timeout.interval", func(e *Environment) { e.SetBufferTimeout(math.MaxInt64) }},                // wrong
+		"uid that is empty":           {"UID: the uid is empty", func(e *Environment) { ints(e).UID("") }},                                              // wrong
+		"sink's uid that is empty":    {"UID: the uid is empty", func(e *Environment) { ints(e).SinkTo(&collect[int]{}).UID("") }},                      // wrong
+		"name that is empty":          {"Name: the name is empty", func(e *Environment) { ints(e).Name("") }},                                           // wrong
+		"sink's name that is empty":   {"Name: the name is empty", func(e *Environment) { ints(e).SinkTo(&collect[int]{}).Name("") }},                   // wrong
+		"source without a name": {"FromSource: the name is empty", func(e *Environment) {
+			e.FromSource(datagen.Source(func(n int64) int64 { return n }, datagen.Count(1)), NoWatermarks[int64](), "") // wrong
+		}},
+		"late records of another type": {`GetSideOutput("late"): the operator at mistakes_test.go:`, func(e *Environment) {
+			w := keyed(e).Window(TumblingEventTime(1e9)).SideOutputLateData(NewOutputTag[int]("late")).AllowedLateness(1e9).Reduce(add) // wrong
+			w.GetSideOutput(NewOutputTag[string]("late"))                                                                               // wrong
+		}},
+		"late records of another type, over all": {`sends late records there, which are int`, func(e *Environment) {
+			ints(e).WindowAll(EventTimeSession(1e9)).SideOutputLateData(NewOutputTag[int]("late")).Reduce(add).GetSideOutput(NewOutputTag[string]("late")) // wrong
+		}},
+		"late records of another type, joined": {`GetSideOutput("late2"): the operator at mistakes_test.go:`, func(e *Environment) {
+			j := joined(e).Window(TumblingEventTime(1e9)).SideOutputLeftLateData(NewOutputTag[int]("late1")).SideOutputRightLateData(NewOutputTag[int]("late2")).Apply(add) // wrong
+			j.GetSideOutput(NewOutputTag[string]("late2"))                                                                                                                  // wrong
+		}},
+		"late records of another type, interval": {`GetSideOutput("late1"): the operator at mistakes_test.go:`, func(e *Environment) {
+			j := keyed(e).IntervalJoin(keyed(e)).Between(0, 0).SideOutputLeftLateData(NewOutputTag[int]("late1")).
+				Process(func(*JoinContext, int, int, *Collector[int]) error { return nil })
+			j.GetSideOutput(NewOutputTag[int64]("late1")) // wrong
+		}},
+		"sum of what is outside":     {"Sum: the field function returns a pointer to what is no part of the record", func(e *Environment) { keyed(e).Sum(func(*int) *int { return &outside }) }}, // wrong
+		"minimum of what is outside": {"Min: the field function returns a pointer", func(e *Environment) { keyed(e).Min(func(*int) *int { return new(int) }) }},                                  // wrong
+		"maximum of what is outside": {"Max: the field function returns a pointer", func(e *Environment) {
+			ints(e).WindowAll(TumblingEventTime(1e9)).Max(func(i int) func(*int) *int { return func(*int) *int { return &i } }(3)) // wrong
+		}},
+		"sum of a copy's field": {"Sum: the field function returns a pointer", func(e *Environment) {
+			keyed(e).Window(TumblingEventTime(1e9)).Sum(func(v *int) *int { c := *v; return &c }) // wrong
+		}},
 		"streams of different environments": {"different environments", func(e *Environment) { ints(e).CoGroup(ints(newEnvironment("other", nil, nil))) }}, // wrong
 	})
+}
+
+// A stream that belongs to another environment can be put together with none of this one's, whichever of them the call begins with: both
+// programs are refused.
+func TestStreamsOfDifferentEnvironments(t *testing.T) {
+	same := func(i int) int { return i }
+	nothing := func(*JoinContext, int, int, *Collector[int]) error { return nil }
+	for name, put := range map[string]func(a, b DataStream[int]){
+		"union":              func(a, b DataStream[int]) { a.Union(b).SinkTo(&collect[int]{}) },
+		"connect":            func(a, b DataStream[int]) { a.Connect(b).Map(same, same).SinkTo(&collect[int]{}) },
+		"connect, keyed":     func(a, b DataStream[int]) { a.KeyBy(same).Connect(b.KeyBy(same)) },
+		"join":               func(a, b DataStream[int]) { a.Join(b) },
+		"coGroup":            func(a, b DataStream[int]) { a.CoGroup(b) },
+		"interval join":      func(a, b DataStream[int]) { a.KeyBy(same).IntervalJoin(b.KeyBy(same)).Between(0, 0).Process(nothing) },
+		"broadcast":          func(a, b DataStream[int]) { a.ConnectBroadcast(b.BroadcastState()) },
+		"broadcast to keyed": func(a, b DataStream[int]) { a.KeyBy(same).ConnectBroadcast(b.BroadcastState()) },
+	} {
+		envs := []*Environment{newEnvironment("one", nil, nil), newEnvironment("two", nil, nil)}
+		put(envs[0].FromCollection(1).DataStream, envs[1].FromCollection(2).Cache().DataStream)
+		for i, e := range envs {
+			if _, err := e.translate(); err == nil || !strings.Contains(err.Error(), "different environments") || !strings.Contains(err.Error(), "mistakes_test.go:") {
+				t.Errorf("%s, environment %d: %v", name, i, err)
+			}
+		}
+	}
+}
+
+// A stream of a program that is built already, kept in a variable, would lead into a graph that nobody runs.
+func TestStreamOfABuiltProgram(t *testing.T) {
+	var kept DataStream[int]
+	build := func(e *Environment) error {
+		kept = e.FromCollection(1, 2).DataStream
+		kept.SinkTo(&collect[int]{})
+		return nil
+	}
+	if _, err := program("first", build, config.Configuration{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, use := range map[string]func(){
+		"sink":    func() { kept.SinkTo(&collect[int]{}) },
+		"map":     func() { kept.Map(func(i int) int { return i }) },
+		"setting": func() { SingleOutputStreamOperator[int]{kept}.UID("late") },
+	} {
+		_, err := program("second", func(e *Environment) error {
+			e.FromCollection(1).SinkTo(&collect[int]{})
+			use()
+			return nil
+		}, config.Configuration{}, nil)
+		if err == nil || !strings.Contains(err.Error(), "whose program is built already") || !strings.Contains(err.Error(), "mistakes_test.go:") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// outside is no part of any record.
+var outside int
+
+// A field function of which a trial on a zero value can tell nothing is no mistake.
+func TestFieldsBehindPointers(t *testing.T) {
+	type wide struct {
+		K int
+		P *int
+		L []int
+	}
+	for name, field := range map[string]func(*wide) *int{
+		"itself":  func(w *wide) *int { return &w.K },
+		"pointer": func(w *wide) *int { return w.P },
+		"element": func(w *wide) *int { return &w.L[0] },
+		"made if nil": func(w *wide) *int {
+			if w.P == nil {
+				w.P = new(int)
+			}
+			return w.P
+		},
+	} {
+		e := newEnvironment("fields", nil, nil)
+		k := e.FromCollection(wide{}).KeyBy(func(w wide) int { return w.K })
+		k.Sum(field)
+		k.Min(field)
+		k.Window(TumblingEventTime(1e9)).Max(field)
+		if err := e.mistakes(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // mistaken is a program with a mistake, and what is to be said of it.
@@ -207,6 +326,25 @@ func (keepsPerWindow) Process(*WindowContext[int], iter.Seq[int], *Collector[int
 // opened counts the functions that were opened.
 var opened atomic.Int64
 
+// opens opens a state as a test says.
+type opens struct {
+	NoTimers[int, int]
+	state func(rt *RuntimeContext[int]) error
+}
+
+func (o *opens) Open(rt *RuntimeContext[int]) error {
+	opened.Add(1)
+	return o.state(rt)
+}
+
+func (*opens) ProcessElement(*KeyedContext[int], int, *Collector[int]) error {
+	return errors.New("a record was processed")
+}
+
+func opening(s KeyedStream[int, int], state func(rt *RuntimeContext[int]) error) DataStream[int] {
+	return s.Process(func() KeyedProcessFunction[int, int, int] { return &opens{state: state} }).DataStream
+}
+
 // What only Open can tell fails the job before the first record, with the lines of the calls, and at once: a restart would meet it again.
 func TestMistakesInOpen(t *testing.T) {
 	for want, build := range map[string]func(s KeyedStream[int, int]) DataStream[int]{
@@ -215,6 +353,18 @@ func TestMistakesInOpen(t *testing.T) {
 		},
 		`state "seen", opened at mistakes_test.go:`: func(s KeyedStream[int, int]) DataStream[int] {
 			return s.Window(ProcessingTimeSession(time.Second)).Process(func() ProcessWindowFunction[int, int, int] { return keepsPerWindow{} }).DataStream
+		},
+		`state "sum", opened at mistakes_test.go:`: func(s KeyedStream[int, int]) DataStream[int] {
+			return opening(s, func(rt *RuntimeContext[int]) error { _, err := rt.ReducingState[int]("sum", nil); return err })
+		},
+		`the reduce function is nil`: func(s KeyedStream[int, int]) DataStream[int] {
+			return opening(s, func(rt *RuntimeContext[int]) error { _, err := rt.ReducingState[int]("sum", nil); return err })
+		},
+		`the aggregator is nil`: func(s KeyedStream[int, int]) DataStream[int] {
+			return opening(s, func(rt *RuntimeContext[int]) error {
+				_, err := rt.AggregatingState[int, int64, int64]("sum", nil)
+				return err
+			})
 		},
 		`per-window state is not possible with windows that merge`: func(s KeyedStream[int, int]) DataStream[int] {
 			return s.Window(EventTimeSession(time.Second)).AggregateProcess(Sum(func(i int) int { return i }),
@@ -231,6 +381,14 @@ func TestMistakesInOpen(t *testing.T) {
 			t.Errorf("opened %d times: got %v, want %q", n, err, want)
 		}
 	}
+}
+
+// nameless emits to a side output that has no name.
+type nameless struct{ Plain }
+
+func (nameless) ProcessElement(ctx *ProcessContext, v float64, _ *Collector[float64]) error {
+	ctx.Output(OutputTag[float64]{}, v)
+	return nil
 }
 
 // What only a record can tell fails the job, with the operator and the line of the call that made it.
@@ -253,6 +411,18 @@ func TestFailuresNameTheCall(t *testing.T) {
 		},
 		"PartitionCustom at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
 			return s.PartitionCustom(func(float64, int) int { return 7 }, self).Map(self).DataStream
+		},
+		"the field function returned nil for a record": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.KeyBy(func(float64) int { return 1 }).Sum(func(v *float64) *float64 { return nil }).DataStream
+		},
+		"operator Keyed Min at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.KeyBy(func(float64) int { return 1 }).Min(func(v *float64) *float64 { return nil }).DataStream
+		},
+		"operator Process at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.Process(func() ProcessFunction[float64, float64] { return nameless{} }).DataStream
+		},
+		"Output: the tag has no name": func(s DataStreamSource[float64]) DataStream[float64] {
+			return s.Process(func() ProcessFunction[float64, float64] { return nameless{} }).DataStream
 		},
 		"KeyBy at mistakes_test.go:": func(s DataStreamSource[float64]) DataStream[float64] { // two of them would be two keys, and neither found again
 			return s.KeyBy(func(v float64) [2]float64 { return [2]float64{v, math.NaN()} }).Reduce(add).DataStream

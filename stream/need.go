@@ -70,7 +70,9 @@ func (e *Environment) with(o *Environment, what string) bool {
 		noEnvironment()
 	}
 	if e != o {
-		e.mistake("%s of streams of different environments", what)
+		for _, e := range []*Environment{e, o} { // one of them may be of no interest to anybody
+			e.mistake("%s of streams of different environments", what)
+		}
 	}
 	return e == o
 }
@@ -125,5 +127,23 @@ func (e *Environment) strategy(prefix, text string, errs []error) {
 	}
 	for _, err := range errs {
 		e.mistake("%s%v", prefix, err)
+	}
+}
+
+// inside notes a mistake when field, called with record, a pointer to a zero value, returns a pointer to something else. Nothing can be told of
+// one that panics, that returns nil (it may follow a pointer of the record), or that changes the record.
+func (e *Environment) inside(record any, field func() any) {
+	var p reflect.Value
+	func() {
+		defer func() { _ = recover() }() // the field is behind a pointer, or in a slice, of the record
+		p = reflect.ValueOf(field())
+	}()
+	r := reflect.ValueOf(record)
+	if !p.IsValid() || p.IsNil() || !r.Elem().IsZero() {
+		return
+	}
+	if at := p.Pointer(); at < r.Pointer() || at >= r.Pointer()+r.Type().Elem().Size() {
+		_, method := caller()
+		e.mistake("%s: the field function returns a pointer to what is no part of the record: return the address of one of its fields", method)
 	}
 }

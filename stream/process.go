@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
@@ -55,6 +56,18 @@ func sideOutput[S any](of settings, tag OutputTag[S]) DataStream[S] {
 	return DataStream[S]{&flow{e: env, ins: []upstream{{node: n, tag: tag.ID}}}}
 }
 
+// declare notes the type of the late records that an operator sends to a side output.
+func declare[T any](n *graph.Node, late OutputTag[T]) {
+	t, err := operator.TypeOf[T]()
+	if late.ID == "" || err != nil {
+		return
+	}
+	if n.Late == nil {
+		n.Late = map[string]string{}
+	}
+	n.Late[late.ID] = t.Name()
+}
+
 // readAs notes the type that a side output is read as.
 func readAs(of settings, tag string, t operator.Type, err error) {
 	env, n := of.env, of.node
@@ -63,6 +76,8 @@ func readAs(of settings, tag string, t operator.Type, err error) {
 		env.mistake("GetSideOutput: the tag has no name")
 	case err != nil:
 		env.mistake("GetSideOutput(%q): %v", tag, err)
+	case n.Late[tag] != "" && n.Late[tag] != t.Name():
+		env.mistake("GetSideOutput(%q): the operator at %s sends late records there, which are %s, not %s", tag, n.CallSite, n.Late[tag], t.Name())
 	case n.Side[tag] != nil && n.Side[tag].(operator.Type).Name() != t.Name():
 		env.mistake("GetSideOutput(%q): the tag is already read as %s, not %s", tag, n.Side[tag].(operator.Type).Name(), t.Name())
 	default:

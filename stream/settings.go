@@ -12,11 +12,9 @@ type settings struct {
 }
 
 func (s settings) parallelism(n int) {
-	if n < 1 {
-		s.env.mistake("parallelism %d is not positive", n)
-		return
+	if s.env.parallelism(n) {
+		s.node.Parallelism = n
 	}
-	s.node.Parallelism = n
 }
 
 func (s settings) maxParallelism(n int) {
@@ -25,6 +23,23 @@ func (s settings) maxParallelism(n int) {
 		return
 	}
 	s.node.MaxParallelism = n
+}
+
+// name sets the name, with what stands before it.
+func (s settings) name(prefix, name string) {
+	if name == "" {
+		s.env.mistake("Name: the name is empty")
+		return
+	}
+	s.node.Name = prefix + name
+}
+
+func (s settings) uid(uid string) {
+	if uid == "" {
+		s.env.mistake("UID: the uid is empty: leave the call out for one that is made from the graph")
+		return
+	}
+	s.node.UID = uid
 }
 
 func (s settings) group(name string) {
@@ -37,9 +52,10 @@ func (s settings) group(name string) {
 
 // settingsOf is what a stream made by env has.
 func settingsOf(env *Environment, n *graph.Node) settings {
-	if env == nil || n == nil {
+	if n == nil {
 		noEnvironment()
 	}
+	env.open()
 	return settings{env, n}
 }
 
@@ -50,19 +66,19 @@ func settingsOfStream(f *flow) settings {
 	return settingsOf(f.e, f.node)
 }
 
-// Name sets the operator's name, as shown in plans, logs and metrics.
+// Name sets the operator's name, which is not empty, as shown in plans, logs and metrics.
 func (s SingleOutputStreamOperator[T]) Name(name string) SingleOutputStreamOperator[T] {
-	n := settingsOfStream(s.f).node
-	if n.Source {
-		name = "Source: " + name
+	set, prefix := settingsOfStream(s.f), ""
+	if set.node.Source {
+		prefix = "Source: "
 	}
-	n.Name = name
+	set.name(prefix, name)
 	return s
 }
 
 // UID sets the operator's identity: state in savepoints is found by it. It must be unique in the job and stay the same over versions.
 func (s SingleOutputStreamOperator[T]) UID(uid string) SingleOutputStreamOperator[T] {
-	settingsOfStream(s.f).node.UID = uid
+	settingsOfStream(s.f).uid(uid)
 	return s
 }
 
@@ -72,7 +88,7 @@ func (s SingleOutputStreamOperator[T]) SetDescription(text string) SingleOutputS
 	return s
 }
 
-// SetParallelism sets the number of subtasks.
+// SetParallelism sets the number of subtasks, 32768 at most.
 func (s SingleOutputStreamOperator[T]) SetParallelism(n int) SingleOutputStreamOperator[T] {
 	settingsOfStream(s.f).parallelism(n)
 	return s
@@ -106,13 +122,13 @@ func (s SingleOutputStreamOperator[T]) DisableChaining() SingleOutputStreamOpera
 
 // Name sets the sink's name.
 func (s SinkOperator) Name(name string) SinkOperator {
-	settingsOf(s.env, s.node).node.Name = "Sink: " + name
+	settingsOf(s.env, s.node).name("Sink: ", name)
 	return s
 }
 
 // UID sets the sink's identity in savepoints.
 func (s SinkOperator) UID(uid string) SinkOperator {
-	settingsOf(s.env, s.node).node.UID = uid
+	settingsOf(s.env, s.node).uid(uid)
 	return s
 }
 

@@ -24,7 +24,8 @@ type (
 	StateOption = operator.StateOption
 	// StateTTLConfig has the fields TTL time.Duration (required, a millisecond at least), UpdateType (OnCreateAndWrite by default),
 	// Visibility (NeverReturnExpired by default), CleanupFullSnapshot bool, CleanupIncrementally int (entries for each access, 0 is none),
-	// DisableCleanupInBackground bool.
+	// DisableCleanupInBackground bool. A state that is opened with a longer one after a restore, or without, returns again what had expired and
+	// was not removed yet.
 	StateTTLConfig = operator.StateTTLConfig
 	// BroadcastState has the methods of ReadOnlyBroadcastState, and Put(k, v), PutAll(m), Remove(k), Clear().
 	BroadcastState[K comparable, V any] = operator.BroadcastState[K, V]

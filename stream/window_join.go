@@ -136,6 +136,8 @@ func coWindow[K comparable, A, B, R any](w coWindowed[K, A, B], name, what strin
 	encodable[A](first.env, n)
 	encodable[B](first.env, n)
 	sameTag(first.env, w.spec.LateOne, w.spec.LateTwo)
+	declare(n, w.spec.LateOne)
+	declare(n, w.spec.LateTwo)
 	return output[R](first.env, n)
 }
 

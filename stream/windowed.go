@@ -182,7 +182,9 @@ func (w WindowedStream[K, T]) SideOutputLateData(tag OutputTag[T]) WindowedStrea
 }
 
 func windowed[K comparable, T, R any](w WindowedStream[K, T], what string, f operator.Factory) SingleOutputStreamOperator[R] {
-	return keyed[K, T, R](w.s, "window", w.name, w.spec.Assigner.String()+w.extra+" "+what, f)
+	out := keyed[K, T, R](w.s, "window", w.name, w.spec.Assigner.String()+w.extra+" "+what, f)
+	declare(out.f.node, w.spec.Late.Tag)
+	return out
 }
 
 func reducing[K comparable, T, R any](fn func(acc, v T) T) operator.WindowFunctions[K, T, T, R] {
@@ -308,19 +310,19 @@ func combined[K comparable, T any](w WindowedStream[K, T], what string, newFn fu
 
 // Sum emits the first record of each key and window with the sum of a field of all of them: Sum(func(o *Order) *int64 { return &o.Cents }).
 func (w WindowedStream[K, T]) Sum[N Number](field func(*T) *N) SingleOutputStreamOperator[T] {
-	w.s.env.need(field != nil, "the field function")
+	fieldOf(w.s.env, field)
 	return combined(w, "sum", summing(field))
 }
 
 // Min emits the first record of each key and window with the least value of a field of all of them; MinBy emits the record that has it.
 func (w WindowedStream[K, T]) Min[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
-	w.s.env.need(field != nil, "the field function")
+	fieldOf(w.s.env, field)
 	return combined(w, "min", extremes(field, -1))
 }
 
 // Max is Min with the greatest value.
 func (w WindowedStream[K, T]) Max[N cmp.Ordered](field func(*T) *N) SingleOutputStreamOperator[T] {
-	w.s.env.need(field != nil, "the field function")
+	fieldOf(w.s.env, field)
 	return combined(w, "max", extremes(field, 1))
 }
 

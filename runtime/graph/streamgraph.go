@@ -35,6 +35,8 @@ type Node struct {
 	Impl, OutImpl, Coordinator any
 	// Side holds the record types (operator.Type) of the side outputs that are read, by tag.
 	Side map[string]any
+	// Late names the record types of the side outputs that late records are sent to, by tag.
+	Late map[string]string
 
 	maxDerived bool // Translate derived MaxParallelism
 }

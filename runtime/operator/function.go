@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -61,6 +62,9 @@ func (e *emission) send[S any](tag OutputTag[S], v S, m Meta) {
 	}
 	side, read := e.ctx.Side[tag.ID]
 	if !read {
+		if tag.ID == "" { // nobody can read it
+			e.err = e.ctx.wrap(errors.New("Output: the tag has no name: make it by NewOutputTag"))
+		}
 		return
 	}
 	r, ok := side.(Receiver[S])

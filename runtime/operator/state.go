@@ -108,6 +108,12 @@ func codecFor[V any](c *Context, name, part string) (serde.Codec[V], error) {
 	return codec, nil
 }
 
+// absent also sees nil pointers and functions in an interface.
+func absent(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}
+
 func codecForKey[K comparable](c *Context, name string) (serde.Codec[K], error) {
 	codec, err := serde.ForKey[K]()
 	if err != nil {
@@ -300,6 +306,9 @@ func (r *RuntimeContext[K]) ReducingState[V any](name string, fn func(a, b V) V,
 	if err != nil {
 		return ReducingState[V]{}, err
 	}
+	if fn == nil {
+		return ReducingState[V]{}, lasting("state %q, opened at %s: the reduce function is nil", name, userSite())
+	}
 	s, err := r.openValue(name, "ReducingState["+typeName[V]()+"]", codec, opts)
 	return ReducingState[V]{s, fn, serde.Mutable(codec)}, err
 }
@@ -372,6 +381,9 @@ func (r *RuntimeContext[K]) AggregatingState[T, A, R any](name string, agg State
 	codec, err := codecFor[A](r.ctx, name, "accumulator")
 	if err != nil {
 		return AggregatingState[T, R]{}, err
+	}
+	if absent(agg) {
+		return AggregatingState[T, R]{}, lasting("state %q, opened at %s: the aggregator is nil", name, userSite())
 	}
 	s, err := r.openValue(name, "AggregatingState["+typeName[A]()+"]", codec, opts)
 	return AggregatingState[T, R]{&accumulator[T, A, R]{s, agg, codec, codec.Views(), serde.Mutable(codec) && mutableType[R]()}}, err

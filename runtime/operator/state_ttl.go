@@ -12,7 +12,9 @@ import (
 // has expired when TTL has passed since its last access.
 //
 // It may be given to, or taken from, a state that was stored without or with it: values without a time count as accessed at the first
-// restore with it. Another TTL counts from the stored times: a longer one lets values reappear that had expired and were not removed.
+// restore with it. Another TTL counts from the stored times: a longer one lets values reappear that had expired and were not removed. So does its
+// removal: a state that is opened without time to live holds what was still stored, expired or not, from then on for ever. (Of values that must
+// not come back, clear the state, or take another name for it.)
 // Source: Flink StateTtlConfig; FLINK-32955 for the change over a restore.
 type StateTTLConfig struct {
 	TTL        time.Duration // at least a millisecond

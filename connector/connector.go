@@ -52,7 +52,8 @@ const (
 // Source is a source of T. A Source value holds configuration only and is shared by all subtasks of a process.
 type Source[T any] interface {
 	Boundedness() Boundedness
-	// Enumerator makes the enumerator of a new job (restored nil) or of one restored from a checkpoint.
+	// Enumerator makes the enumerator of a new job (restored nil) or of one restored from a checkpoint; nil for a source whose readers make
+	// their splits themselves.
 	Enumerator(ctx EnumeratorContext, restored []byte) (Enumerator, error)
 	Reader(ctx ReaderContext) (Reader[T], error)
 }
@@ -101,6 +102,7 @@ type EnumeratorContext interface {
 	Parallelism() int
 	// Readers lists the subtasks whose readers are up.
 	Readers() []int
+	// Assign gives splits to a subtask's reader. A split is that of one reader for as long as the enumerator lives, also when it was released.
 	Assign(subtask int, splits ...Split)
 	// NoMoreSplits tells a reader that it has all it will ever get.
 	NoMoreSplits(subtask int)
@@ -109,7 +111,7 @@ type EnumeratorContext interface {
 	Async(period time.Duration, work func(ctx context.Context) (any, error), done func(result any, err error))
 	// SendEvent sends to a subtask's reader, which is an EventReader, in order with Assign and NoMoreSplits.
 	SendEvent(subtask int, payload []byte)
-	// Fail fails the job.
+	// Fail fails the job; err is not nil.
 	Fail(err error)
 	// Files are the file systems that the job can use.
 	Files() *fs.Registry
@@ -146,12 +148,15 @@ type Reader[T any] interface {
 	Start(ctx context.Context) error
 	AddSplits(splits []Split) error
 	NoMoreSplits()
-	// Poll emits at most max records to out.
+	// Poll emits at most max records to out: barriers, timers and the end of the task wait for it to return. (connectortest counts them, a job
+	// does not.)
 	Poll(out Output[T], max int) (Status, error)
 	// Available returns a channel that receives (or is closed) when Poll may have something after NothingAvailable. The same
 	// channel may be returned each time; spurious wake-ups are fine. It is for what the reader's own goroutines fetch: after a call of
 	// AddSplits, NoMoreSplits or HandleEvent, Poll is called in any case.
 	Available() <-chan struct{}
+	// Snapshot returns the splits that the reader was given, with their positions, and no others; those that it released are over. One that emits
+	// by Output.Collect alone need not release those that it has read to their ends.
 	Snapshot(checkpointID int64) ([]Split, error)
 	CheckpointComplete(ctx context.Context, checkpointID int64) error
 	CheckpointAborted(checkpointID int64)
@@ -248,7 +253,7 @@ type SinkWriter[T any] interface {
 // Committer when the checkpoint is complete, or when the job is restored from it. Commit must be idempotent.
 type CommittingSink[T any] interface {
 	Sink[T]
-	// Committer makes the committer of a subtask. It is made, and restored committables are committed, before Writer is called.
+	// Committer makes the committer of a subtask, never nil. It is made, and restored committables are committed, before Writer is called.
 	Committer(ctx SinkContext) (Committer, error)
 }
 

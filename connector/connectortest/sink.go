@@ -81,6 +81,9 @@ func StartSink[T any](tb testing.TB, s connector.Sink[T], parallelism int, from 
 			if err != nil {
 				return r, err
 			}
+			if c == nil {
+				return r, &connector.ContractError{Rule: "committer", Detail: "Committer returned nil"}
+			}
 			r.committers[sub] = c
 			if len(perC[sub]) > 0 {
 				if err := c.Commit(r.ctx, perC[sub], true); err != nil {
@@ -91,6 +94,9 @@ func StartSink[T any](tb testing.TB, s connector.Sink[T], parallelism int, from 
 		w, err := s.Writer(ctx, perW[sub])
 		if err != nil {
 			return r, err
+		}
+		if w == nil {
+			return r, &connector.ContractError{Rule: "writer", Detail: "Writer returned nil"}
 		}
 		r.writers[sub] = w
 	}

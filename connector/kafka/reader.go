@@ -51,6 +51,7 @@ type reader[T any] struct {
 	out     connector.Output[T]
 
 	finished map[TopicPartition]int64            // ends of partitions that were read to their end, until they are committed
+	over     []connector.Split                   // had nothing to read when they came; released with the next Poll
 	offsets  map[int64]map[TopicPartition]commit // by checkpoint
 	done     commits                             // what was committed last
 
@@ -126,6 +127,7 @@ func (r *reader[T]) AddSplits(splits []connector.Split) error {
 		a.end.Store(noOffset)
 		if s.stop >= 0 && s.offset >= s.stop {
 			r.finished[tp] = s.offset
+			r.over = append(r.over, cs)
 			continue
 		}
 		r.splits[tp] = a
@@ -194,6 +196,10 @@ func (r *reader[T]) PauseSplits(pause, resume []string) {
 // give the downstream watermark away (an ended input counts as "infinitely late in the future").
 func (r *reader[T]) Poll(out connector.Output[T], max int) (connector.Status, error) {
 	r.out = out
+	for _, s := range r.over {
+		out.ReleaseSplit(s.ID)
+	}
+	r.over = nil
 	if r.err != nil {
 		return 0, r.err
 	}
@@ -418,7 +424,7 @@ func (r *reader[T]) handleEvents() error {
 		case ev.drop:
 			delete(r.splits, ev.tp)
 			r.publish()
-			if a.out != nil && r.out != nil {
+			if r.out != nil { // also before its first record: it holds the watermark back from its assignment on
 				r.out.ReleaseSplit(a.id())
 			}
 		case ev.reset:
@@ -484,6 +490,7 @@ func (r *reader[T]) Snapshot(checkpointID int64) ([]connector.Split, error) {
 	for tp, o := range r.finished {
 		commits[tp] = commit{o, -1}
 	}
+	out = append(out, r.over...)
 	for tp, a := range r.splits {
 		out = append(out, a.encode())
 		commits[tp] = commit{a.offset, a.epoch}

@@ -2,7 +2,10 @@ package operator
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -10,6 +13,8 @@ import (
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/extsort"
+	"github.com/thalweg/thalweg/serde"
 )
 
 // scripted is a source whose reader emits what a test says, each step as one batch or record by record.
@@ -265,4 +270,32 @@ func TestTeeOfBatches(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An input that cannot be sorted, since its disk takes no more, is told of with the operator that it is of and the line of its call.
+func TestSortThatFailsNamesItsOperator(t *testing.T) {
+	typ, err := TypeOf[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file") // no folder can be made in it
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sel := KeySelector[int64, int64]{Fn: func(v int64) int64 { return v }, Codec: serde.Must[int64]()}
+	ctx := &Context{Name: "sums", CallSite: "job.go:7", Parallelism: 1, Mark: &Marker{}}
+	r, err := typ.SortedReader(Receiver[int64](&sink[int64]{}), 1, sel, ctx, extsort.Config{Dir: filepath.Join(file, "sort"), Memory: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := r.(*sortedReader).gather.(*reader[int64])
+	for v := int64(0); err == nil && v < 1000; v++ {
+		err = g.dst.Process(v, Meta{TS: v})
+	}
+	if want := "operator sums at job.go:7, subtask 1/1: sort the input: extsort: "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
 }

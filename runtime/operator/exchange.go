@@ -42,7 +42,7 @@ type Type interface {
 	// Reader returns a decoder that feeds dst, a Receiver[T].
 	Reader(dst any, channels int) (Reader, error)
 	// SortedReader returns a reader that sorts by key; keyer is the edge's.
-	SortedReader(dst any, channels int, keyer any, cfg extsort.Config) (SortedReader, error)
+	SortedReader(dst any, channels int, keyer any, ctx *Context, cfg extsort.Config) (SortedReader, error)
 	lead(out any, sides []advancer) (any, error)
 	// Mute returns a Receiver[T] that passes everything on to out but, while *mute, watermarks and idleness.
 	Mute(out any, mute *bool) (any, error)

@@ -37,7 +37,7 @@ func (f SinkFactory[T]) New(ctx *Context, _ any) (Operator, error) {
 		o.makeCommitter = cs.Committer
 	}
 	o.makeWriter = func(sc connector.SinkContext, restored [][]byte) (err error) {
-		if in.writer, err = f.Sink.Writer(sc, restored); err != nil {
+		if in.writer, err = f.Sink.Writer(sc, restored); err != nil || in.writer == nil {
 			return err
 		}
 		in.batch, _ = in.writer.(connector.BatchWriter[T])
@@ -105,14 +105,22 @@ func (o *sinkOp) Open(ctx context.Context) error {
 	if err := o.makeWriter(sc, o.ctx.List(writerState)); err != nil {
 		return o.ctx.wrap(err)
 	}
+	if o.writer == nil {
+		return o.violated("writer", "Writer returned nil")
+	}
 	if o.committer != nil {
 		cw, ok := o.writer.(connector.CommittingWriter)
 		if !ok {
-			return o.ctx.wrap(fmt.Errorf("writer %T of a committing sink cannot prepare commits", o.writer))
+			return o.violated("committing-writer", "the writer %T of a sink with a Committer cannot prepare commits: it is no connector.CommittingWriter", o.writer)
 		}
 		o.committing = cw
 	}
 	return nil
+}
+
+// violated is the error of a sink that does not keep its contract.
+func (o *sinkOp) violated(rule, detail string, args ...any) error {
+	return o.ctx.wrap(&connector.ContractError{Rule: rule, Detail: fmt.Sprintf(detail, args...)})
 }
 
 func (o *sinkOp) openCommitter(ctx context.Context, sc *connector.SinkContext) error {
@@ -124,8 +132,11 @@ func (o *sinkOp) openCommitter(ctx context.Context, sc *connector.SinkContext) e
 		sc.AllCommittables = append(sc.AllCommittables, c.Items...)
 	}
 	c, err := o.makeCommitter(*sc)
-	if err != nil || c == nil { // nil: the sink's guarantee needs no commits
+	if err != nil {
 		return o.ctx.wrap(err)
+	}
+	if c == nil {
+		return o.violated("committer", "Committer returned nil: what the writer prepares would never be committed; a sink that commits nothing has no Committer method")
 	}
 	mine, err := metadata.DecodePrepared(o.ctx.List(metadata.PreparedState))
 	if err != nil {
@@ -217,6 +228,7 @@ func (o *sinkOp) CheckpointComplete(id int64) error {
 
 // committed runs on the task's goroutine when a checkpoint's committables are committed.
 func (o *sinkOp) committed(checkpoint int64) {
+	o.ctx.Enter() // it comes by mail
 	for len(o.pending) > 0 && o.pending[0].Checkpoint <= checkpoint {
 		o.committing.Committed(o.pending[0].Checkpoint)
 		o.pending = o.pending[1:]

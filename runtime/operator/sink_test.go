@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -75,5 +76,73 @@ func TestCommitThatPanicsFailsTheTask(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// halfSink leaves something out of what a CommittingSink has.
+type halfSink struct {
+	badCommits
+	writer    connector.SinkWriter[int64]
+	committer connector.Committer
+}
+
+func (h halfSink) Writer(connector.SinkContext, [][]byte) (connector.SinkWriter[int64], error) {
+	return h.writer, nil
+}
+func (h halfSink) Committer(connector.SinkContext) (connector.Committer, error) {
+	return h.committer, nil
+}
+
+// plainWriter prepares no commits.
+type plainWriter struct{ connector.SinkWriter[int64] }
+
+func (plainWriter) Close() error { return nil }
+
+func sinkContext(t *testing.T, index int) *Context {
+	return &Context{Services: newDesk(t.Context()), Name: "out", Parallelism: 1, Index: index, Logger: zerolog.Nop(), Metrics: noMetrics{}, Mark: &Marker{}, Checkpointing: true}
+}
+
+// A sink that would commit nothing, or could write nothing, is told at once, and no restart is tried.
+func TestSinksThatViolateTheirContract(t *testing.T) {
+	for rule, s := range map[string]connector.Sink[int64]{
+		"committer":         halfSink{writer: badCommits{}},
+		"writer":            halfSink{committer: badCommits{}},
+		"committing-writer": halfSink{writer: plainWriter{}, committer: badCommits{}},
+	} {
+		op, err := Sink(s).New(sinkContext(t, 0), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = op.Open(t.Context())
+		var ce *connector.ContractError
+		if !errors.As(err, &ce) || ce.Rule != rule || !strings.Contains(err.Error(), "operator out") {
+			t.Errorf("%s: %v", rule, err)
+		}
+		if err := op.Close(); err != nil {
+			t.Errorf("%s: close: %v", rule, err)
+		}
+	}
+}
+
+// Committed is called by a mail, while the task may be at work in another operator: what it does is the sink's.
+func TestCommittedIsTheSinks(t *testing.T) {
+	ctx := sinkContext(t, 2)
+	op, err := Sink[int64](badCommits{func() {}}).New(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := op.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := op.Snapshot(Barrier{ID: 7}); err != nil {
+		t.Fatal(err)
+	}
+	ctx.Mark.Current = 0
+	op.(*sinkOp).committed(7)
+	if ctx.Mark.Current != 2 {
+		t.Errorf("a panic would be told of operator %d of the chain, not of 2", ctx.Mark.Current)
+	}
+	if err := op.Close(); err != nil {
+		t.Error(err)
 	}
 }

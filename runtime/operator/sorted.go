@@ -41,7 +41,7 @@ type keyEncoder[T any] interface {
 func (k KeySelector[K, T]) appendKey(dst []byte, v T) []byte { return k.Codec.Append(dst, k.Fn(v)) }
 
 // SortedReader implements Type.
-func (t *recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extsort.Config) (SortedReader, error) {
+func (t *recordType[T]) SortedReader(dst any, channels int, keyer any, ctx *Context, cfg extsort.Config) (SortedReader, error) {
 	r, err := receiver[T](dst)
 	if err != nil {
 		return nil, err
@@ -50,9 +50,9 @@ func (t *recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extso
 	if !ok {
 		return nil, lastingError{fmt.Errorf("operator: compose: sorted input without a key selector for %s (a bug)", t.Name())}
 	}
-	g := &gathering[T]{codec: t.codec, key: k, sorter: extsort.New(cfg)}
+	g := &gathering[T]{codec: t.codec, key: k, ctx: ctx, sorter: extsort.New(cfg)}
 	in := reader[T]{inlet{g, NewValve(channels), 0}, t.codec, g}
-	return &sortedReader{gather: &in, sorter: g.sorter, next: r, process: func(value []byte, m Meta) error {
+	return &sortedReader{gather: &in, ctx: ctx, sorter: g.sorter, next: r, process: func(value []byte, m Meta) error {
 		v, _, err := t.codec.Decode(value)
 		if err != nil {
 			return fmt.Errorf("%w: sorted record: %w", ErrCorrupt, err)
@@ -62,6 +62,7 @@ func (t *recordType[T]) SortedReader(dst any, channels int, keyer any, cfg extso
 }
 
 type sortedReader struct {
+	ctx     *Context
 	sorter  *extsort.Sorter
 	gather  Reader // decodes what arrives
 	next    advancer
@@ -85,6 +86,7 @@ type gathering[T any] struct {
 	ignore
 	codec  serde.Codec[T]
 	key    keyEncoder[T]
+	ctx    *Context
 	sorter *extsort.Sorter
 	buf    []byte // room for a sort key
 	val    []byte // room for a record
@@ -97,7 +99,7 @@ func (g *gathering[T]) Process(v T, m Meta) error {
 	binary.BigEndian.PutUint32(b[4:], uint32(len(b)-sortKeyHeader))
 	g.buf = binary.BigEndian.AppendUint64(b, uint64(m.TS)^1<<63)
 	g.val = g.codec.Append(g.val[:0], v)
-	return g.sorter.Add(g.buf, g.val)
+	return g.ctx.sorting(g.sorter.Add(g.buf, g.val))
 }
 
 func (s *sortedReader) Watermark() int64 {
@@ -109,7 +111,7 @@ func (s *sortedReader) Watermark() int64 {
 
 func (s *sortedReader) Sort() (err error) {
 	if s.it, err = s.sorter.Sort(); err != nil {
-		return err
+		return s.ctx.sorting(err)
 	}
 	s.ready = true
 	return s.step()
@@ -117,7 +119,15 @@ func (s *sortedReader) Sort() (err error) {
 
 func (s *sortedReader) step() (err error) {
 	s.sortKey, s.value, s.more, err = s.it.Next()
-	return err
+	return s.ctx.sorting(err)
+}
+
+// sorting attributes an error of the sort to the operator whose input it is.
+func (c *Context) sorting(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("operator %s: sort the input: %w", c.Describe(), err)
 }
 
 func (s *sortedReader) Current() (key, keyAndTime []byte, ok bool) {

@@ -143,6 +143,7 @@ func (o *sourceOp) send(e SourceEvent) {
 }
 
 func (o *sourceOp) HandleEvent(payload []byte) error {
+	o.ctx.Enter()
 	var e SourceEvent
 	if err := json.Unmarshal(payload, &e); err != nil {
 		return fmt.Errorf("operator %s: decode source event: %w", o.ctx.Describe(), err)
@@ -161,7 +162,7 @@ func (o *sourceOp) HandleEvent(payload []byte) error {
 	if e.Custom != nil {
 		r, ok := o.reader.(connector.EventReader)
 		if !ok {
-			return o.ctx.wrap(fmt.Errorf("the enumerator sent an event to a reader (%T) that takes none", o.reader))
+			return o.violated("events", "the enumerator sent an event to a reader (%T) that takes none: it is no connector.EventReader", o.reader)
 		}
 		return o.ctx.wrap(r.HandleEvent(e.Custom))
 	}
@@ -309,6 +310,7 @@ func (o *sourceOp) Finish() error {
 }
 
 func (o *sourceOp) Snapshot(b Barrier) (Snapshot, error) {
+	o.ctx.Enter()
 	splits, err := o.reader.Snapshot(b.ID)
 	if err != nil {
 		return Snapshot{}, o.ctx.wrap(err)
@@ -326,16 +328,43 @@ func (o *sourceOp) Snapshot(b Barrier) (Snapshot, error) {
 		}
 		l.Items = append(l.Items, item)
 	}
+	if err := o.complete(ids); err != nil {
+		return Snapshot{}, err
+	}
 	return Snapshot{Lists: []metadata.ListState{l}}, nil
 }
 
+// complete checks that a snapshot has the splits of the reader, all of them and no others: one that is left out is read by nobody after a
+// restore. At its end a reader may have none of them any more; one that emits by Output.Collect alone need not release them.
+func (o *sourceOp) complete(ids map[string]bool) error {
+	if !o.given || o.ended {
+		return nil
+	}
+	for id := range ids {
+		if o.splits[id] == nil {
+			return o.violated("split-known", "the reader's snapshot holds split %q, which it was not given or has released", id)
+		}
+	}
+	for id := range o.splits {
+		if !ids[id] && o.main == nil {
+			return o.violated("split-kept", "the reader's snapshot leaves out split %q, which it was given and has not released: "+
+				"nobody would read it after a restore; release it (Output.ReleaseSplit) when it is read to its end", id)
+		}
+	}
+	return nil
+}
+
 func (o *sourceOp) CheckpointComplete(id int64) error {
+	o.ctx.Enter()
 	ctx, cancel := context.WithTimeout(o.ctx.Services.Context(), time.Minute)
 	defer cancel()
 	return o.ctx.wrap(o.reader.CheckpointComplete(ctx, id))
 }
 
-func (o *sourceOp) CheckpointAborted(id int64) { o.reader.CheckpointAborted(id) }
+func (o *sourceOp) CheckpointAborted(id int64) {
+	o.ctx.Enter()
+	o.reader.CheckpointAborted(id)
+}
 
 func (o *sourceOp) Close() error {
 	if o.reader == nil {

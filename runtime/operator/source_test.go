@@ -137,7 +137,45 @@ func TestSourcesThatViolateTheirContract(t *testing.T) {
 			t.Errorf("%s: %v", rule, err)
 		}
 	}
-	o, _, err := openSource(t, poll(func(out) (connector.Status, error) { return connector.EndOfInput, nil }), marks, nil, "a")
+	splits := func(ids ...string) (s []connector.Split) { return assign1(ids...).Assign }
+	idle := func(snapshot ...string) *played {
+		p := poll(func(out) (connector.Status, error) { return connector.NothingAvailable, nil })
+		p.snapshot = splits(snapshot...)
+		return p
+	}
+	for _, c := range []struct {
+		rule, want string
+		err        error
+	}{
+		{"split-known", `holds split "b", which it was not given`, once(idle("a", "b"), marks, "a")},
+		{"split-kept", `leaves out split "b"`, once(idle("a"), marks, "a", "b")},
+	} {
+		var ce *connector.ContractError
+		if !errors.As(c.err, &ce) || ce.Rule != c.rule || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v", c.rule, c.err)
+		}
+	}
+	released := poll(func(o out) (connector.Status, error) { o.ReleaseSplit("b"); return connector.NothingAvailable, nil })
+	released.snapshot = splits("a")
+	ended := poll(func(out) (connector.Status, error) { return connector.EndOfInput, nil })
+	whole := poll(func(o out) (connector.Status, error) { return connector.MoreAvailable, o.Collect(1, 1) })
+	for name, err := range map[string]error{
+		"released": once(released, marks, "a", "b"), "ended": once(ended, marks, "a"), "no watermarks": once(whole, Watermarks[int64]{}, "a"),
+		"of its own": once(idle("a"), marks), // no enumerator gave it any
+	} {
+		if err != nil {
+			t.Errorf("a good snapshot, %s: %v", name, err)
+		}
+	}
+	o, _, err := openSource(t, poll(func(out) (connector.Status, error) { return connector.NothingAvailable, nil }), marks, nil, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events *connector.ContractError
+	if err := o.HandleEvent(eventOf(t, SourceEvent{Custom: []byte("x")})); !errors.As(err, &events) || events.Rule != "events" {
+		t.Errorf("an event to a reader that takes none: %v", err)
+	}
+	o, _, err = openSource(t, poll(func(out) (connector.Status, error) { return connector.EndOfInput, nil }), marks, nil, "a")
 	if err == nil {
 		_, err = o.Poll(1)
 	}

@@ -132,7 +132,7 @@ func (t *Task) sortedReader(typ operator.Type, e graph.Edge, channels int) (oper
 	if t.env.StateMemory > 0 {
 		memory = min(memory, t.env.StateMemory)
 	}
-	return typ.SortedReader(t.ops[0].Input(e.Input), channels, e.Keyer, extsort.Config{
+	return typ.SortedReader(t.ops[0].Input(e.Input), channels, e.Keyer, t.ctxs[0], extsort.Config{
 		Dir: filepath.Join(dir, "sort", fmt.Sprintf("%s_%d", t.d.Execution, e.Input)), Memory: memory / int64(len(inputs)),
 		Interrupt: func() error { return context.Cause(t.ctx) },
 	})

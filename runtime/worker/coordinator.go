@@ -171,7 +171,7 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 			if !meant(op.ID) {
 				continue
 			}
-			e := &enumerator{c: c, op: op, id: op.ID, attempt: m.GetAttempt(), name: op.Name, where: where(op), parallelism: par, log: log, readers: map[int]bool{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
+			e := &enumerator{c: c, op: op, id: op.ID, attempt: m.GetAttempt(), name: op.Name, where: where(op), parallelism: par, log: log, readers: map[int]bool{}, assigned: map[string]int{}, noMore: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
 			e.ctx, e.cancel = context.WithCancel(ctx) //nolint:fatcontext // one for each enumerator
 			err := guard.Run(func() (err error) { e.e, err = half.Enumerator(e, m.GetStates()[op.ID.String()]); return err })
 			if err != nil {
@@ -260,6 +260,7 @@ type enumerator struct {
 	wg          sync.WaitGroup
 	closed      bool
 	readers     map[int]bool
+	assigned    map[string]int                 // splits: the subtasks that they were assigned to
 	held        map[int][]operator.SourceEvent // for readers that are not up yet
 	align       *operator.Alignment            // nil for none
 	noMore      map[int]bool                   // readers that were told that they have all
@@ -319,7 +320,7 @@ func (e *enumerator) event(m *pb.OperatorEvent) {
 	if ev.Custom != nil {
 		h, ok := e.e.(connector.EventEnumerator)
 		if !ok {
-			e.Fail(fmt.Errorf("subtask %d sent an event to an enumerator (%T) that takes none", m.GetSubtask(), e.e))
+			e.Fail(&connector.ContractError{Rule: "events", Detail: fmt.Sprintf("the reader of subtask %d sent an event to an enumerator (%T) that takes none: it is no connector.EventEnumerator", m.GetSubtask(), e.e)})
 			return
 		}
 		e.guard(func() error { h.HandleEvent(int(m.GetSubtask()), ev.Custom); return nil })
@@ -380,6 +381,13 @@ func (e *enumerator) Assign(subtask int, splits ...connector.Split) {
 		e.Fail(&connector.ContractError{Rule: "assign-after-no-more", Detail: fmt.Sprintf("the enumerator assigned splits to subtask %d after NoMoreSplits", subtask)})
 		return
 	}
+	for _, s := range splits {
+		if other, ok := e.assigned[s.ID]; ok && other != subtask && s.ID != "" {
+			e.Fail(&connector.ContractError{Rule: "split-assigned-once", Detail: fmt.Sprintf("the enumerator assigned split %q to subtask %d, and to subtask %d before", s.ID, subtask, other)})
+			return
+		}
+		e.assigned[s.ID] = subtask
+	}
 	e.post(subtask, operator.SourceEvent{Assign: splits})
 }
 
@@ -438,6 +446,9 @@ func (e *enumerator) Async(period time.Duration, work func(context.Context) (any
 func (e *enumerator) Fail(err error) {
 	if e.closed || e.ctx.Err() != nil {
 		return
+	}
+	if err == nil {
+		err = errors.New("the enumerator called Fail without an error")
 	}
 	e.c.fail(e.name, fmt.Errorf("operator %s: %w", e.where, err), isFatal(err))
 }

@@ -68,40 +68,11 @@ func (e rogueEnumerator) Snapshot(int64) ([]byte, error)     { return nil, nil }
 
 // Whatever an enumerator or a preflight check does to its goroutine, the job hears of it, and of whose code it was; the process goes on.
 func TestEnumeratorThatEndsItsGoroutineFailsTheJob(t *testing.T) {
-	typ, err := operator.TypeOf[count]()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, place := range []string{"preflight", "new", "start", "async", "done"} {
 		for name, do := range map[string]func(){"panic": func() { panic("ouch") }, "goexit": runtime.Goexit} {
 			t.Run(place+" "+name, func(t *testing.T) {
-				src := &graph.Node{Kind: "source", Name: "rogue", UID: "rogue", Source: true, Parallelism: 1, OutImpl: typ, Impl: operator.Source(rogue{place, do}, operator.Watermarks[count]{}), Coordinator: operator.SourceCoordinator(rogue{place, do}, operator.Watermarks[count]{})}
-				out := &graph.Node{Kind: "sink", Name: "out", UID: "out", In: []graph.Edge{{From: src}}, Impl: operator.Sink[count](collect{newWorld(1)})}
-				p, err := graph.Translate(&graph.StreamGraph{Name: "rogue", Nodes: []*graph.Node{src, out}}, graph.Options{Parallelism: 1, DefaultMax: state.DefaultMaxParallelism})
-				if err != nil {
-					t.Fatal(err)
-				}
-				lower, upper := rpc.Pipe[*pb.CoordinatorUp, *pb.CoordinatorDown]()
-				ended := make(chan error, 1)
-				go func() {
-					ended <- worker.RunCoordinator(context.Background(), lower, rpc.ProcessConfig{}, p, &fs.Registry{}, zerolog.Nop())
-				}()
-				send := func(m *pb.CoordinatorDown) {
-					if err := upper.Send(m); err != nil {
-						t.Fatal(err)
-					}
-				}
-				until := func(ok func(*pb.CoordinatorUp) bool) {
-					for {
-						m, err := upper.Recv()
-						if err != nil {
-							t.Fatalf("the coordinator ended: %v", err)
-						}
-						if ok(m) {
-							return
-						}
-					}
-				}
+				_, send, until, stop := coordinate(t, rogue{place, do})
+				defer stop()
 				send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Start{Start: &pb.StartCoordinators{}}})
 				until(func(m *pb.CoordinatorUp) bool {
 					f := m.GetFailure()
@@ -119,14 +90,105 @@ func TestEnumeratorThatEndsItsGoroutineFailsTheJob(t *testing.T) {
 				})
 				send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Snapshot{Snapshot: &pb.SnapshotCoordinators{CheckpointId: 3}}})
 				until(func(m *pb.CoordinatorUp) bool { return m.GetSnapshot().GetCheckpointId() == 3 }) // it still answers
-				send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Shutdown{Shutdown: &pb.Shutdown{}}})
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-				upper.Close(nil)
-				<-upper.Done()
-				<-lower.Done()
 			})
 		}
+	}
+}
+
+// coordinate runs the coordinator process of a job with that source, whose operator is id: send sends to it, until reads what it sends until that is ok.
+func coordinate(t *testing.T, source connector.Source[count]) (id string, send func(*pb.CoordinatorDown), until func(ok func(*pb.CoordinatorUp) bool), stop func()) {
+	t.Helper()
+	typ, err := operator.TypeOf[count]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := &graph.Node{Kind: "source", Name: "rogue", UID: "rogue", Source: true, Parallelism: 2, OutImpl: typ,
+		Impl: operator.Source(source, operator.Watermarks[count]{}), Coordinator: operator.SourceCoordinator(source, operator.Watermarks[count]{})}
+	out := &graph.Node{Kind: "sink", Name: "out", UID: "out", In: []graph.Edge{{From: src}}, Impl: operator.Sink[count](collect{newWorld(1)})}
+	p, err := graph.Translate(&graph.StreamGraph{Name: "rogue", Nodes: []*graph.Node{src, out}}, graph.Options{Parallelism: 1, DefaultMax: state.DefaultMaxParallelism})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lower, upper := rpc.Pipe[*pb.CoordinatorUp, *pb.CoordinatorDown]()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- worker.RunCoordinator(context.Background(), lower, rpc.ProcessConfig{}, p, &fs.Registry{}, zerolog.Nop())
+	}()
+	send = func(m *pb.CoordinatorDown) {
+		if err := upper.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until = func(ok func(*pb.CoordinatorUp) bool) {
+		for {
+			m, err := upper.Recv()
+			if err != nil {
+				t.Fatalf("the coordinator ended: %v", err)
+			}
+			if ok(m) {
+				return
+			}
+		}
+	}
+	return p.Graph.Vertices[0].Operators[0].ID.String(), send, until, func() {
+		send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Shutdown{Shutdown: &pb.Shutdown{}}})
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		upper.Close(nil)
+		<-upper.Done()
+		<-lower.Done()
+	}
+}
+
+// bent is a source whose enumerator does something when it is started.
+type bent struct {
+	rogue
+	start func(connector.EnumeratorContext)
+}
+
+func (b bent) Enumerator(ctx connector.EnumeratorContext, _ []byte) (connector.Enumerator, error) {
+	return bentEnumerator{rogueEnumerator{b.rogue, ctx}, b.start}, nil
+}
+
+type bentEnumerator struct {
+	rogueEnumerator
+	start func(connector.EnumeratorContext)
+}
+
+func (b bentEnumerator) Start(context.Context) error { b.start(b.ctx); return nil }
+
+// What an enumerator does against its contract ends the job, with what it did and to whom.
+func TestEnumeratorsThatViolateTheirContract(t *testing.T) {
+	a, b := connector.Split{ID: "a"}, connector.Split{ID: "b"}
+	for name, c := range map[string]struct {
+		start func(connector.EnumeratorContext)
+		event string // a reader's, "" for none
+		want  string
+		fatal bool
+	}{
+		"one split, two readers": {func(c connector.EnumeratorContext) { c.Assign(0, b, a); c.Assign(1, a) }, "",
+			`(rule "split-assigned-once"): the enumerator assigned split "a" to subtask 1, and to subtask 0 before`, true},
+		"subtask that is not there": {func(c connector.EnumeratorContext) { c.Assign(2, a) }, "", `(rule "subtask")`, true},
+		"split after the last": {func(c connector.EnumeratorContext) { c.NoMoreSplits(1); c.Assign(1, a) }, "",
+			`(rule "assign-after-no-more")`, true},
+		"event of a reader":  {func(connector.EnumeratorContext) {}, `{"custom":"eA=="}`, `(rule "events"): the reader of subtask 1 sent an event`, true},
+		"failure of nothing": {func(c connector.EnumeratorContext) { c.Fail(nil) }, "", "operator rogue: the enumerator called Fail without an error", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, send, until, stop := coordinate(t, bent{start: c.start})
+			defer stop()
+			send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Start{Start: &pb.StartCoordinators{}}})
+			if c.event != "" {
+				send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_OperatorEvent{OperatorEvent: &pb.OperatorEvent{OperatorId: id, Subtask: 1, Payload: []byte(c.event)}}})
+			}
+			until(func(m *pb.CoordinatorUp) bool {
+				f := m.GetFailure()
+				if f != nil && (!strings.Contains(f.GetMessage(), c.want) || f.GetFatal() != c.fatal) {
+					t.Errorf("got %v, want %q", f, c.want)
+				}
+				return f != nil
+			})
+		})
 	}
 }

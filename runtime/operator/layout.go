@@ -67,6 +67,9 @@ func windowLayout(kind WindowKind, event bool, s Sliding, trigger, evictor bool)
 		}
 		return kept(text, evictor)
 	}
+	if s.Size <= 0 || s.Slide <= 0 {
+		return "" // a mistake of the graph
+	}
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	text := fmt.Sprintf("tumbling %s windows of %s", when, ms(s.Size))
 	if s.Size != s.Slide {

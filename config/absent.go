@@ -6,7 +6,6 @@ const (
 	noTLS       = "connections are not encrypted yet"
 	noShipping  = "files are not sent along yet: embed them in the program (go:embed), or read them from HDFS"
 	noJars      = "there are no jars: a job is one program"
-	noUnaligned = "checkpoints are aligned so far"
 	noRPCPorts  = "the processes of an application find each other, at ports that the system chooses"
 	noObjects   = "records are handed on between chained operators as they are, which is Flink's object reuse"
 	noPooled    = "exchange buffers are not a share of the memory: taskmanager.network.memory.buffers-per-channel and .floating-buffers-per-gate bound them"
@@ -22,20 +21,21 @@ const (
 //
 // Source: Flink 2.x's configuration pages.
 var absent = map[string]string{
-	"execution.attached":                                 "thalweg run stays attached without -d, and returns with it",
-	"execution.shutdown-on-attached-exit":                "an application lives as long as its job; Ctrl-C in an attached run asks whether to cancel it",
-	"execution.job-listeners":                            "there are no listeners; the REST interface tells how a job goes",
-	"execution.buffer-timeout.enabled":                   "execution.buffer-timeout.interval = -1 ms turns it off",
-	"execution.batch.adaptive.auto-parallelism.enabled":  "BATCH jobs run at the parallelism that is set (-p)",
-	"execution.batch.speculative.enabled":                "there are no speculative executions",
-	"execution.batch-shuffle-mode":                       "in BATCH all exchanges between tasks are blocking ones",
-	"execution.checkpointing.max-concurrent-checkpoints": "there is one checkpoint at a time",
-	"execution.checkpointing.snapshot-compression":       "snapshots are not compressed yet",
-	"execution.checkpointing.aligned-checkpoint-timeout": noUnaligned,
-	"execution.checkpointing.local-backup.enabled":       "state is restored from the checkpoint's folder, without local copies so far",
-	"execution.checkpointing.interval-during-backlog":    "checkpoints have one interval, execution.checkpointing.interval",
-	"execution.checkpointing.create-subdir":              "checkpoints of a job are always in a folder of its id",
-	"execution.checkpointing.file-merging.enabled":       "small state files are in the checkpoint's metadata (execution.checkpointing.fs.memory-threshold); others are not merged yet",
+	"execution.attached":                                                    "thalweg run stays attached without -d, and returns with it",
+	"execution.shutdown-on-attached-exit":                                   "an application lives as long as its job; Ctrl-C in an attached run asks whether to cancel it",
+	"execution.job-listeners":                                               "there are no listeners; the REST interface tells how a job goes",
+	"execution.buffer-timeout.enabled":                                      "execution.buffer-timeout.interval = -1 ms turns it off",
+	"execution.batch.adaptive.auto-parallelism.enabled":                     "BATCH jobs run at the parallelism that is set (-p)",
+	"execution.batch.speculative.enabled":                                   "there are no speculative executions",
+	"execution.batch-shuffle-mode":                                          "in BATCH all exchanges between tasks are blocking ones",
+	"execution.checkpointing.max-concurrent-checkpoints":                    "there is one checkpoint at a time",
+	"execution.checkpointing.snapshot-compression":                          "snapshots are not compressed yet",
+	"execution.checkpointing.unaligned.max-subtasks-per-channel-state-file": "each task writes what was under way to it and from it into one file, or into the checkpoint's metadata when it is small (execution.checkpointing.fs.memory-threshold)",
+	"execution.checkpointing.unaligned.interruptible-timers.enabled":        "a timer, or a watermark that fires several, is not interrupted: a checkpoint waits for it",
+	"execution.checkpointing.local-backup.enabled":                          "state is restored from the checkpoint's folder, without local copies so far",
+	"execution.checkpointing.interval-during-backlog":                       "checkpoints have one interval, execution.checkpointing.interval",
+	"execution.checkpointing.create-subdir":                                 "checkpoints of a job are always in a folder of its id",
+	"execution.checkpointing.file-merging.enabled":                          "small state files are in the checkpoint's metadata (execution.checkpointing.fs.memory-threshold); others are not merged yet",
 	"pipeline.jars":                                             noJars,
 	"pipeline.classpaths":                                       noJars,
 	"pipeline.object-reuse":                                     noObjects,

@@ -132,5 +132,17 @@ func Check(c Configuration) error {
 		errs = append(errs, fmt.Errorf("config: %s = %s is shorter than %s = %s: raise the first, or lower the second",
 			ExponentialMax.Key, formatDuration(most), ExponentialInitial.Key, formatDuration(first)))
 	}
+	if err := CheckUnaligned(c); err != nil {
+		errs = append(errs, err)
+	}
 	return errs.err()
+}
+
+// CheckUnaligned refuses unaligned checkpoints of a job whose barriers are not aligned anyway. Source: Flink, which warns and ignores the key.
+func CheckUnaligned(c Configuration) error {
+	if !Unaligned.Value(c) || !AtLeastOnce(c) {
+		return nil
+	}
+	return fmt.Errorf("config: %s = true needs %s = exactly_once, it is %s: where nothing waits for barriers they have nothing to overtake; leave the first out, or change the second",
+		Unaligned.Key, CheckpointMode.Key, CheckpointMode.Value(c))
 }

@@ -64,6 +64,9 @@ var (
 	CheckpointTimeout   = durationOption("execution.checkpointing.timeout", 10*time.Minute, "A checkpoint that takes longer is aborted.", from(time.Millisecond))
 	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next.", from(0))
 	CheckpointMode      = enumOption("execution.checkpointing.mode", "exactly_once", "Guarantee inside of the job.", "exactly_once", "exactly-once", "at_least_once", "at-least-once")
+	Unaligned           = boolOption("execution.checkpointing.unaligned.enabled", false, "Barriers overtake the records that wait between tasks, which become part of the checkpoint: it completes under backpressure. Savepoints are always aligned, and so are edges that are forward, rescale or broadcast. Exactly-once only; BATCH has no checkpoints.")
+	AlignedTimeout      = durationOption("execution.checkpointing.aligned-checkpoint-timeout", 0, "With unaligned checkpoints: barriers begin as aligned ones, and overtake when the checkpoint is older than this; 0 lets them overtake at once.", from(0))
+	UnalignedForced     = boolOption("execution.checkpointing.unaligned.forced", false, "Unaligned checkpoints also with a custom partitioner. At another parallelism, records that were under way are dealt out anew by it: it must say the same for the same record.")
 	CheckpointDir       = stringOption("execution.checkpointing.dir", "", "URI of the folder of checkpoints (hdfs:// or file://); <dir>/<job id>/chk-<n>. When empty: on YARN the staging folder's ckp; for a job that runs on this machine a temporary folder, which goes with the job and its retained checkpoints.").checked(folder)
 	SavepointDir        = stringOption("execution.checkpointing.savepoint-dir", "", "URI of the default folder of savepoints.").checked(folder)
 	CheckpointsRetained = intOption("execution.checkpointing.num-retained", 1, "Completed checkpoints to keep.", between(1, 10_000))
@@ -85,6 +88,7 @@ var (
 	NetworkBufferSize     = bytesOption("taskmanager.memory.segment-size", 32<<10, "Size of an exchange buffer.", betweenBytes(1, 64<<20))
 	BuffersPerChannel     = intOption("taskmanager.network.memory.buffers-per-channel", 2, "Exchange buffers of each channel.", between(1, 1<<16))
 	FloatingBuffers       = intOption("taskmanager.network.memory.floating-buffers-per-gate", 8, "Further exchange buffers of each input.", between(0, 1<<16))
+	OverdraftBuffers      = intOption("taskmanager.network.memory.max-overdraft-buffers-per-gate", 5, "With unaligned checkpoints: exchange buffers that a task may fill above the bound of its output before it stops in the middle of a record.", between(0, 1<<16))
 	TmpDirs               = listOption("io.tmp.dirs", "Local folders, comma separated; YARN's LOCAL_DIRS on YARN, the system's temporary folder else.")
 	HeartbeatInterval     = durationOption("heartbeat.interval", time.Second, "Between TaskManager and JobMaster. Flink's default is 10 s.", within(time.Millisecond, time.Hour))
 	HeartbeatTimeout      = durationOption("heartbeat.timeout", 10*time.Second, "Silence after which the other side counts as dead; longer than heartbeat.interval. Flink's default is 50 s.", from(10*time.Millisecond))
@@ -141,3 +145,6 @@ func AtLeastOnce(c Configuration) bool {
 	m := CheckpointMode.Value(c)
 	return m == "at_least_once" || m == "at-least-once"
 }
+
+// UnalignedCheckpoints reports whether barriers may overtake records (execution.checkpointing.unaligned.enabled, which is for exactly-once).
+func UnalignedCheckpoints(c Configuration) bool { return Unaligned.Value(c) && !AtLeastOnce(c) }

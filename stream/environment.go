@@ -41,7 +41,7 @@ func (e *Environment) Args() []string { return e.args }
 type CheckpointingMode string
 
 const (
-	// ExactlyOnce aligns barriers: state has each record once after a restart.
+	// ExactlyOnce aligns barriers, or lets them overtake records (EnableUnalignedCheckpoints): state has each record once after a restart.
 	ExactlyOnce CheckpointingMode = "exactly_once"
 	// AtLeastOnce does not align them: state may have records twice after a restart.
 	AtLeastOnce CheckpointingMode = "at_least_once"
@@ -60,6 +60,48 @@ func (e *Environment) EnableCheckpointing(interval time.Duration, mode Checkpoin
 		return e
 	}
 	return set(e, config.CheckpointMode, string(mode))
+}
+
+// EnableUnalignedCheckpoints lets the barriers of checkpoints overtake the records that wait between tasks, so that a checkpoint is
+// complete in a short time under backpressure too; those records become part of it. It costs what it writes more, and is best with
+// SetAlignedCheckpointTimeout. Savepoints are aligned in any case, and so are barriers on edges that are forward, rescale or broadcast.
+// A submitted execution.checkpointing.unaligned.enabled wins. It needs ExactlyOnce; BATCH ignores it.
+// Source: Flink CheckpointConfig.enableUnalignedCheckpoints.
+func (e *Environment) EnableUnalignedCheckpoints(enabled bool) *Environment {
+	config.Unaligned.Set(e.prog, enabled)
+	return e
+}
+
+// SetAlignedCheckpointTimeout lets the barriers of unaligned checkpoints begin as aligned ones, which overtake only when the checkpoint is
+// older than d: without backpressure nothing more is written than for aligned checkpoints. 0, the default, lets them overtake at once. A
+// submitted execution.checkpointing.aligned-checkpoint-timeout wins.
+func (e *Environment) SetAlignedCheckpointTimeout(d time.Duration) *Environment {
+	if d < 0 {
+		e.mistake("aligned checkpoint timeout %v is negative", d)
+		return e
+	}
+	config.AlignedTimeout.Set(e.prog, d)
+	return e
+}
+
+// checkUnaligned finds what speaks against unaligned checkpoints.
+func (e *Environment) checkUnaligned(c config.Configuration) error {
+	if err := config.CheckUnaligned(c); err != nil {
+		return err
+	}
+	if !config.UnalignedCheckpoints(c) || config.UnalignedForced.Value(c) || e.mode(c) == graph.Batch {
+		return nil
+	}
+	for _, n := range e.g.Nodes {
+		for _, in := range n.In {
+			if in.Partitioner == graph.Custom {
+				return fmt.Errorf("%s: %s = true, and records go to %s by a partition function (PartitionCustom): at another parallelism those that a checkpoint found "+
+					"under way would be dealt out anew by it, which is right only if it says the same for the same record; if it does, set %s = true",
+					n.CallSite, config.Unaligned.Key, n.Name, config.UnalignedForced.Key)
+			}
+		}
+	}
+	return nil
 }
 
 // RuntimeMode is how a job is run (execution.runtime-mode).
@@ -288,6 +330,9 @@ func (e *Environment) translate() (*graph.Program, error) {
 	}
 	if len(e.g.Nodes) > 0 && !sinks {
 		return nil, errors.New("the program has no sink: nothing would come of it; add SinkTo or Print")
+	}
+	if err := e.checkUnaligned(c); err != nil {
+		return nil, err
 	}
 	return graph.Translate(&e.g, o)
 }

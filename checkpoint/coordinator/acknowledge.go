@@ -46,6 +46,10 @@ func (c *Coordinator) ack(ev Ack) {
 			return
 		}
 	}
+	if err := c.checkInFlight(v, ev.State); err != nil {
+		c.abort(err, true)
+		return
+	}
 	delete(p.waiting, ev.Execution)
 	p.acks[ev.Execution] = ev.State
 	p.stats.ack(ev, c.now)

@@ -58,6 +58,7 @@ func (c *Coordinator) assemble(p *pending) metadata.Checkpoint {
 	for i := range out.Operators {
 		slices.SortFunc(out.Operators[i].Subtasks, func(a, b metadata.Subtask) int { return a.Index - b.Index })
 	}
+	out.Exchanges = c.exchanges(p)
 	return out
 }
 

@@ -142,6 +142,10 @@ type Task struct {
 type TaskStats struct {
 	Sync, Async, Alignment, StartDelay time.Duration
 	Size, New                          int64 // bytes of state in all; bytes written for this checkpoint
+	// Processed is how many bytes were read between the first barrier and the last, Persisted how many were under way and are in the
+	// checkpoint, since barriers overtook them (Unaligned).
+	Processed, Persisted int64
+	Unaligned            bool
 }
 
 // Effect is something that the shell must do.

@@ -34,6 +34,8 @@ type Summary struct {
 	Duration         Distribution // milliseconds, end to end
 	StateSize        Distribution // bytes
 	CheckpointedSize Distribution // bytes written for the checkpoint
+	Processed        Distribution // bytes, see TaskStats
+	Persisted        Distribution // bytes, see TaskStats
 }
 
 // Distribution describes a set of numbers; all zero when it is empty.
@@ -67,6 +69,8 @@ type Details struct {
 	StateSize        int64
 	CheckpointedSize int64
 	MetadataSize     int64
+	Processed        int64 // bytes, see TaskStats
+	Persisted        int64
 	Subtasks         int
 	AckedSubtasks    int
 	Dir              string // URI, of completed ones
@@ -107,7 +111,7 @@ type statistics struct {
 	history []*Details // oldest first
 	latest  Latest
 
-	duration, size, written []int64
+	duration, size, written, processed, persisted []int64
 }
 
 const summaryWindow = 10000
@@ -139,6 +143,8 @@ func (d *Details) ack(ev Ack, at time.Time) {
 	d.LatestAck = at
 	d.StateSize += ev.Stats.Size
 	d.CheckpointedSize += ev.Stats.New
+	d.Processed += ev.Stats.Processed
+	d.Persisted += ev.Stats.Persisted
 	if v := d.Vertices[ev.Execution.Vertex]; v != nil && ev.Execution.Subtask < len(v.Subtasks) {
 		v.Subtasks[ev.Execution.Subtask] = SubtaskDetails{Ack: at, TaskStats: ev.Stats}
 	}
@@ -161,6 +167,8 @@ func (s *statistics) complete(d *Details, at time.Time, dir string) {
 	keep(&s.duration, d.Duration().Milliseconds())
 	keep(&s.size, d.StateSize)
 	keep(&s.written, d.CheckpointedSize)
+	keep(&s.processed, d.Processed)
+	keep(&s.persisted, d.Persisted)
 }
 
 func (s *statistics) fail(d *Details, at time.Time, err error) {
@@ -188,7 +196,8 @@ func (s *statistics) discarded(id int64) {
 
 func (s *statistics) snapshot() Stats {
 	out := Stats{Counts: s.counts, Latest: s.latest,
-		Summary: Summary{Duration: distribution(s.duration), StateSize: distribution(s.size), CheckpointedSize: distribution(s.written)}}
+		Summary: Summary{Duration: distribution(s.duration), StateSize: distribution(s.size), CheckpointedSize: distribution(s.written),
+			Processed: distribution(s.processed), Persisted: distribution(s.persisted)}}
 	for _, d := range slices.Backward(s.history) {
 		out.History = append(out.History, *d.clone())
 	}

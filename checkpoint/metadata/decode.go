@@ -56,6 +56,9 @@ func Decode(b []byte, base string) (Checkpoint, error) {
 	}
 	d := &decoder{b: body, base: base}
 	d.checkpoint(&c)
+	if binary.LittleEndian.Uint16(b[8:]) >= 2 {
+		d.exchanges(&c)
+	}
 	if err := d.end(); err != nil {
 		return Checkpoint{}, fmt.Errorf("metadata: decode: %w", err)
 	}
@@ -70,7 +73,8 @@ func DecodeTask(b []byte) (Task, error) {
 		return t, nil
 	}
 	d := &decoder{b: b, bases: []string{""}}
-	if v := d.u16(); d.err == nil && (v == 0 || v > Version) {
+	v := d.u16()
+	if d.err == nil && (v == 0 || v > Version) {
 		return t, fmt.Errorf("metadata: decode task state: format version %d, this one reads up to %d: %w", v, Version, ErrVersion)
 	}
 	n := d.count(4)
@@ -84,6 +88,9 @@ func DecodeTask(b []byte) (Task, error) {
 	for i := range t.Operators {
 		t.Operators[i].ID = graph.OperatorID{ID: d.id()}
 		d.subtask(&t.Operators[i].State)
+	}
+	if v >= 2 {
+		d.inFlight(&t)
 	}
 	if err := d.end(); err != nil {
 		return Task{}, fmt.Errorf("metadata: decode task state: %w", err)
@@ -246,6 +253,65 @@ func (d *decoder) checkpoint(c *Checkpoint) {
 			}
 			c.Coordinators[id] = d.bytes()
 		}
+	}
+}
+
+func (d *decoder) exchanges(c *Checkpoint) {
+	c.Exchanges = slice[Exchange](d, 60)
+	for i := range c.Exchanges {
+		x := &c.Exchanges[i]
+		x.From = graph.OperatorID{ID: d.id()}
+		x.Tag = d.str()
+		x.To = graph.OperatorID{ID: d.id()}
+		x.Input = d.int()
+		x.Nth = d.int()
+		x.Type = d.str()
+		x.Producers = d.int()
+		x.Consumers = d.int()
+		x.Parts = slice[Part](d, 50)
+		for j := range x.Parts {
+			p := &x.Parts[j]
+			p.Producer = d.int()
+			p.Consumer = d.int()
+			p.Sent = d.bool()
+			p.Rank = d.int()
+			d.segment(&p.Segment)
+			if d.err == nil && (p.Producer >= x.Producers || p.Consumer >= x.Consumers) {
+				d.fail("in-flight data from subtask %d of %d to subtask %d of %d", p.Producer, x.Producers, p.Consumer, x.Consumers)
+			}
+			if d.err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (d *decoder) inFlight(t *Task) {
+	t.InFlight = slice[InFlight](d, 55)
+	for i := range t.InFlight {
+		f := &t.InFlight[i]
+		f.Sent = d.bool()
+		f.Rank = d.int()
+		f.Index = d.int()
+		f.Channel = d.int()
+		f.Type = d.str()
+		if f.Sift = Sift(d.u8()); f.Sift > SiftChosen {
+			d.fail("in-flight data: unknown sift %d", f.Sift)
+		}
+		d.segment(&f.Segment)
+		if d.err != nil {
+			return
+		}
+	}
+}
+
+func (d *decoder) segment(s *Segment) {
+	d.ref(&s.File)
+	s.Offset = d.i64()
+	s.Length = d.i64()
+	s.CRC32C = d.u32()
+	if d.err == nil && (s.Offset < 0 || s.Length < 0 || s.Offset > s.File.Size || s.Length > s.File.Size-s.Offset) {
+		d.fail("segment of %d bytes at %d in a file of %d", s.Length, s.Offset, s.File.Size)
 	}
 }
 

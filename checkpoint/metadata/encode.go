@@ -14,7 +14,7 @@ import (
 )
 
 // Version, described byte by byte in FORMAT.md, is the format version that Encode and EncodeTask write. Decoders read every version up to it.
-const Version = 1
+const Version = 2
 
 const (
 	magic      = "THLWGCKP"
@@ -50,16 +50,12 @@ func EncodeTask(t Task) ([]byte, error) {
 	e := &encoder{bases: map[string]uint32{"": 0}}
 	e.u16(Version)
 	var bases []string
-	for i := range t.Operators {
-		for _, h := range t.Operators[i].State.Keyed {
-			for _, f := range h.Files {
-				if _, ok := e.bases[f.Ref.Base]; !ok {
-					bases = append(bases, f.Ref.Base)
-					e.bases[f.Ref.Base] = uint32(len(bases))
-				}
-			}
+	t.Refs(func(r *state.FileRef) {
+		if _, ok := e.bases[r.Base]; !ok {
+			bases = append(bases, r.Base)
+			e.bases[r.Base] = uint32(len(bases))
 		}
-	}
+	})
 	e.count(len(bases))
 	for _, b := range bases {
 		e.str(b)
@@ -68,6 +64,20 @@ func EncodeTask(t Task) ([]byte, error) {
 	for i := range t.Operators {
 		e.b = append(e.b, t.Operators[i].ID.ID[:]...)
 		e.subtask(&t.Operators[i].State)
+	}
+	e.count(len(t.InFlight))
+	for i := range t.InFlight {
+		f := &t.InFlight[i]
+		if f.Sift > SiftChosen {
+			e.fail("in-flight data: unknown sift %d", f.Sift)
+		}
+		e.bool(f.Sent)
+		e.count(f.Rank)
+		e.count(f.Index)
+		e.count(f.Channel)
+		e.str(f.Type)
+		e.u8(uint8(f.Sift))
+		e.segment(&f.Segment)
 	}
 	if e.err != nil {
 		return nil, fmt.Errorf("metadata: encode task state: %w", e.err)
@@ -95,6 +105,12 @@ func estimate(c *Checkpoint) int {
 	}
 	for _, b := range c.Coordinators {
 		n += 32 + len(b)
+	}
+	for i := range c.Exchanges {
+		n += 128
+		for j := range c.Exchanges[i].Parts {
+			n += 128 + len(c.Exchanges[i].Parts[j].Segment.File.Inline)
+		}
 	}
 	return n
 }
@@ -168,6 +184,37 @@ func (e *encoder) checkpoint(c *Checkpoint) {
 		e.b = append(e.b, id.ID[:]...)
 		e.bytes(c.Coordinators[id])
 	}
+	e.count(len(c.Exchanges))
+	for i := range c.Exchanges {
+		x := &c.Exchanges[i]
+		e.b = append(e.b, x.From.ID[:]...)
+		e.str(x.Tag)
+		e.b = append(e.b, x.To.ID[:]...)
+		e.count(x.Input)
+		e.count(x.Nth)
+		e.str(x.Type)
+		e.count(x.Producers)
+		e.count(x.Consumers)
+		e.count(len(x.Parts))
+		for j := range x.Parts {
+			p := &x.Parts[j]
+			e.count(p.Producer)
+			e.count(p.Consumer)
+			e.bool(p.Sent)
+			e.count(p.Rank)
+			e.segment(&p.Segment)
+		}
+	}
+}
+
+func (e *encoder) segment(s *Segment) {
+	if s.Offset < 0 || s.Length < 0 || s.Offset > s.File.Size || s.Length > s.File.Size-s.Offset {
+		e.fail("segment of %d bytes at %d in a file of %d", s.Length, s.Offset, s.File.Size)
+	}
+	e.ref(&s.File)
+	e.i64(s.Offset)
+	e.i64(s.Length)
+	e.u32(s.CRC32C)
 }
 
 func (e *encoder) subtask(s *Subtask) {

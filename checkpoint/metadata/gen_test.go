@@ -111,13 +111,36 @@ func drawCheckpoint(t *rapid.T, base string) Checkpoint {
 		o.Subtasks = some(t, "subtasks", 3, func() Subtask { i++; return drawSubtask(t, i, func() string { return base }) })
 		return o
 	})
+	c.Exchanges = some(t, "exchanges", 2, func() Exchange {
+		x := Exchange{From: graph.OperatorID{ID: drawID(t, "from")}, Tag: drawText(t, "tag"), To: graph.OperatorID{ID: drawID(t, "to")},
+			Input: rapid.IntRange(0, 1).Draw(t, "input"), Nth: rapid.IntRange(0, 2).Draw(t, "nth"), Type: drawText(t, "type"),
+			Producers: rapid.IntRange(1, 5).Draw(t, "producers"), Consumers: rapid.IntRange(1, 5).Draw(t, "consumers")}
+		x.Parts = some(t, "parts", 3, func() Part {
+			return Part{Producer: rapid.IntRange(0, x.Producers-1).Draw(t, "producer"), Consumer: rapid.IntRange(0, x.Consumers-1).Draw(t, "consumer"),
+				Sent: rapid.Bool().Draw(t, "sent"), Rank: rapid.IntRange(0, 3).Draw(t, "rank"), Segment: drawSegment(t, base)}
+		})
+		return x
+	})
 	return c
+}
+
+func drawSegment(t *rapid.T, base string) Segment {
+	s := Segment{File: drawRef(t, base), CRC32C: rapid.Uint32().Draw(t, "crc of the piece")}
+	s.Offset = rapid.Int64Range(0, s.File.Size).Draw(t, "offset")
+	s.Length = rapid.Int64Range(0, s.File.Size-s.Offset).Draw(t, "length")
+	return s
+}
+
+func drawBase(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "hdfs://nn:8020/ckp/j/chk-1", "file:///tmp/s"}).Draw(t, "base")
 }
 
 func drawTask(t *rapid.T) Task {
 	return Task{Operators: some(t, "operators", 3, func() TaskOperator {
-		return TaskOperator{ID: graph.OperatorID{ID: drawID(t, "operator")}, State: drawSubtask(t, rapid.IntRange(0, 9).Draw(t, "index"), func() string {
-			return rapid.SampledFrom([]string{"", "hdfs://nn:8020/ckp/j/chk-1", "file:///tmp/s"}).Draw(t, "base")
-		})}
+		return TaskOperator{ID: graph.OperatorID{ID: drawID(t, "operator")}, State: drawSubtask(t, rapid.IntRange(0, 9).Draw(t, "index"),
+			func() string { return drawBase(t) })}
+	}), InFlight: some(t, "in flight", 3, func() InFlight {
+		return InFlight{Sent: rapid.Bool().Draw(t, "sent"), Rank: rapid.IntRange(0, 3).Draw(t, "rank"), Index: rapid.IntRange(0, 3).Draw(t, "gate"), Channel: rapid.IntRange(0, 9).Draw(t, "channel"),
+			Type: drawText(t, "type"), Sift: rapid.SampledFrom([]Sift{SiftNone, SiftKeys, SiftChosen}).Draw(t, "sift"), Segment: drawSegment(t, drawBase(t))}
 	})}
 }

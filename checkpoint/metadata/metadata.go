@@ -22,7 +22,12 @@ type Checkpoint struct {
 	Operators []Operator
 	// Coordinators holds the state of operators' halves in the coordinator process.
 	Coordinators map[graph.OperatorID][]byte
+	// Exchanges is what an unaligned checkpoint found under way between tasks.
+	Exchanges []Exchange
 }
+
+// Unaligned reports whether the checkpoint holds anything that was under way.
+func (c *Checkpoint) Unaligned() bool { return len(c.Exchanges) > 0 }
 
 // Operator is the state of one operator over all subtasks.
 type Operator struct {
@@ -62,9 +67,11 @@ type ListState struct {
 // windows of 1h0m0s". Snapshots of versions that knew no layouts have none.
 const LayoutState = "layout"
 
-// Task is what one task reports for a checkpoint, or is deployed with: the states of the operators of its chain.
+// Task is what one task reports for a checkpoint, or is deployed with: the states of the operators of its chain, and what was under way
+// in its channels.
 type Task struct {
 	Operators []TaskOperator
+	InFlight  []InFlight
 }
 
 // TaskOperator is one operator's part of a Task.

@@ -79,16 +79,47 @@ func sample() Checkpoint {
 					Value: serde.Schema{Kind: "struct", Name: "main.acc", Fields: []serde.SchemaField{{Name: "Sum", Type: serde.Schema{Kind: "int64"}}}}}},
 				Files:   []state.File{{Ref: state.FileRef{Inline: []byte("abc"), Size: 3, CRC32C: crc32.Checksum([]byte("abc"), castagnoli)}}},
 				Offsets: []int64{0, 3}}},
-				Lists: []ListState{{Name: "offsets", Items: [][]byte{[]byte("p0")}}}}}}}}
+				Lists: []ListState{{Name: "offsets", Items: [][]byte{[]byte("p0")}}}}}}},
+		Exchanges: []Exchange{{From: graph.OperatorID{ID: graph.ID{4}}, Tag: "late", To: graph.OperatorID{ID: graph.ID{5}}, Input: 1, Type: "main.Order#01020304",
+			Producers: 3, Consumers: 2, Parts: []Part{{Producer: 2, Consumer: 1, Sent: true, Rank: 1,
+				Segment: Segment{File: state.FileRef{Name: "42-0a", Size: 100, CRC32C: 7}, Offset: 60, Length: 40, CRC32C: 8}}}}}}
+}
+
+// A snapshot of version 1 holds nothing that was under way.
+func TestVersion1IsRead(t *testing.T) {
+	dump, err := os.ReadFile("testdata/v1.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b []byte
+	for line := range strings.Lines(string(dump)) {
+		if len(line) < 60 {
+			continue // the end's offset
+		}
+		row, err := hex.DecodeString(strings.ReplaceAll(line[9:59], " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = append(b, row...)
+	}
+	got, err := Decode(b, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sample()
+	want.Exchanges = nil
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatal(diff)
+	}
 }
 
 // The format is a contract with savepoints that exist: a change of these bytes needs a new version, and a decoder that reads both.
-func TestGoldenBytesOfVersion1(t *testing.T) {
+func TestGoldenBytes(t *testing.T) {
 	b, err := Encode(sample())
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "testdata/v1.hex"
+	const file = "testdata/v2.hex"
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.WriteFile(file, []byte(hex.Dump(b)), 0o644); err != nil {
 			t.Fatal(err)
@@ -257,6 +288,9 @@ func TestHostileInputsTakeLittleMemory(t *testing.T) {
 		"fields":       handle(state.Handle{Tables: []state.TableMeta{{Key: deep}}}),
 		"config":       {Config: config},
 		"coordinators": {Coordinators: coord},
+		"exchanges":    {Exchanges: make([]Exchange, n)},
+		"parts": {Exchanges: []Exchange{{Producers: 1, Consumers: 1,
+			Parts: slices.Repeat([]Part{{Segment: Segment{File: state.FileRef{Inline: []byte{}}}}}, n)}}},
 	} {
 		b, err := Encode(c)
 		if err != nil {

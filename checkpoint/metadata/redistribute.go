@@ -154,12 +154,20 @@ func (c *Checkpoint) Refs(fn func(*state.FileRef)) {
 			c.Operators[i].Subtasks[j].Refs(fn)
 		}
 	}
+	for i := range c.Exchanges {
+		for j := range c.Exchanges[i].Parts {
+			fn(&c.Exchanges[i].Parts[j].Segment.File)
+		}
+	}
 }
 
 // Refs calls fn for every file reference of the task's state; fn may change it.
 func (t *Task) Refs(fn func(*state.FileRef)) {
 	for i := range t.Operators {
 		t.Operators[i].State.Refs(fn)
+	}
+	for i := range t.InFlight {
+		fn(&t.InFlight[i].Segment.File)
 	}
 }
 
@@ -195,6 +203,10 @@ func (c *Checkpoint) Clone() Checkpoint {
 				s.Keyed[k].Files = slices.Clone(s.Keyed[k].Files)
 			}
 		}
+	}
+	out.Exchanges = slices.Clone(c.Exchanges)
+	for i := range out.Exchanges {
+		out.Exchanges[i].Parts = slices.Clone(out.Exchanges[i].Parts)
 	}
 	return out
 }

@@ -96,6 +96,7 @@ func Check(cp metadata.Checkpoint, g graph.JobGraph, allowNonRestored bool) (Ado
 		}
 	}
 
+	checkExchanges(cp, g, allowNonRestored, add)
 	adopted := Adopted{}
 	for i := range g.Vertices {
 		checkVertex(&g.Vertices[i], stored, adopted, add)
@@ -168,7 +169,7 @@ func title(o *graph.Operator) string {
 }
 
 // Assign deals the checkpoint's state out to the subtasks of every vertex of g, whose max parallelisms must be set (see Adopted.Apply).
-// State without operator is left out. Errors: those of metadata.Redistribute.
+// State without operator is left out, and what was under way on an edge that g has not. Errors: those of metadata.Redistribute.
 func Assign(cp metadata.Checkpoint, g graph.JobGraph) (Assignment, error) {
 	out := Assignment{}
 	for i := range g.Vertices {
@@ -189,6 +190,7 @@ func Assign(cp metadata.Checkpoint, g graph.JobGraph) (Assignment, error) {
 				}
 			}
 		}
+		assignExchanges(cp, g, v, tasks)
 		out[v.ID] = tasks
 	}
 	return out, nil

@@ -402,7 +402,7 @@ func TestConfigAndVersion(t *testing.T) {
 	if out, _, code := thalweg(t, nil, "config", "checkpointing.interval"); code != 0 || !strings.Contains(out, "execution.checkpointing.interval") {
 		t.Errorf("%q %d", out, code)
 	}
-	if out, _, code := thalweg(t, nil, "config", "unaligned"); code != 0 || !strings.Contains(out, "allow-unaligned-source-splits (false)") || !strings.Contains(out, "\n    execution.checkpointing.unalign...: ") {
+	if out, _, code := thalweg(t, nil, "config", "unaligned"); code != 0 || !strings.Contains(out, "allow-unaligned-source-splits (false)") || !strings.Contains(out, "\n    execution.checkpointing.unaligned.max-subtasks-per-channel-state-file: ") {
 		t.Errorf("%q %d", out, code)
 	}
 	out, _, code := thalweg(t, nil, "version", "-o", "json")

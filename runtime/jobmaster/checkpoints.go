@@ -228,7 +228,8 @@ func (c *checkpoints) ack(m *pb.CheckpointAck) {
 	}
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	c.step(coordinator.Ack{ID: m.GetCheckpointId(), Execution: id, State: st, Stats: coordinator.TaskStats{Sync: ms(m.GetSyncMs()), Async: ms(m.GetAsyncMs()),
-		Alignment: ms(m.GetAlignmentMs()), StartDelay: ms(m.GetStartDelayMs()), Size: m.GetSize(), New: m.GetNewSize()}})
+		Alignment: ms(m.GetAlignmentMs()), StartDelay: ms(m.GetStartDelayMs()), Size: m.GetSize(), New: m.GetNewSize(),
+		Processed: m.GetProcessed(), Persisted: m.GetPersisted(), Unaligned: m.GetUnaligned()}})
 }
 
 func (c *checkpoints) declined(m *pb.CheckpointDeclined) {

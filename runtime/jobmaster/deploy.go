@@ -78,7 +78,7 @@ func (j *JobMaster) deployment(t scheduler.Placement, p *preparation) (*pb.TaskD
 	v := j.vertex[t.ID.Vertex]
 	d := &pb.TaskDeployment{ExecutionId: t.ID.String(), VertexId: v.ID.String(), Subtask: int32(t.ID.Subtask), Attempt: int32(t.ID.Attempt),
 		Parallelism: int32(v.Parallelism), MaxParallelism: int32(v.MaxParallelism), RestoredCheckpointId: p.id, Slot: int32(t.Slot.Index)}
-	if tasks := p.assigned[v.ID]; t.ID.Subtask < len(tasks) && len(tasks[t.ID.Subtask].Operators) > 0 {
+	if tasks := p.assigned[v.ID]; t.ID.Subtask < len(tasks) && len(tasks[t.ID.Subtask].Operators)+len(tasks[t.ID.Subtask].InFlight) > 0 {
 		b, err := metadata.EncodeTask(tasks[t.ID.Subtask])
 		if err != nil {
 			return nil, fmt.Errorf("jobmaster: deploy %s: %w", j.sched.TaskName(t.ID), err)

@@ -16,6 +16,8 @@ type reader interface {
 	// readable is called with the channel's lock held when its queue stopped being empty. It returns whether wake is to be called once
 	// the lock is free.
 	readable() bool
+	// urgent is called with the channel's lock held when an Urgent event was put in front; wake is called after it in any case.
+	urgent()
 	wake()
 	// failed is called without locks when the channel ended before EndOfPartition.
 	failed(*ConnectionError)
@@ -38,6 +40,8 @@ type Channel struct {
 	reader  reader // nil before attach and after the end
 	local   bool   // reader is in this process
 	waiting bool   // the writer waits for room in queue
+	full    bool   // of a soft partition: data has reached the bound
+	excess  int    // of a soft partition: data entries above the bound
 	done    bool   // EndOfPartition was taken, or nobody will take it
 	err     error  // sticky
 }
@@ -93,11 +97,13 @@ func (c *Channel) putFull(buf []byte) error {
 }
 
 // Flush hands the current buffer over, if it holds anything. It blocks as Put does.
-func (c *Channel) Flush() error {
+func (c *Channel) Flush() error { return c.flush(false) }
+
+func (c *Channel) flush(force bool) error {
 	if len(c.buf) == 0 {
 		return nil
 	}
-	return c.handOver()
+	return c.handOver(force)
 }
 
 // Send flushes and puts ev behind. It blocks as Put does for the flush only.
@@ -109,7 +115,7 @@ func (c *Channel) Send(ev Event) error {
 }
 
 func (c *Channel) send(ev *Event) error {
-	if err := c.Flush(); err != nil {
+	if err := c.flush(c.p.soft != nil); err != nil {
 		return err
 	}
 	if c.p.spill != nil {
@@ -124,8 +130,8 @@ func (c *Channel) send(ev *Event) error {
 	return nil
 }
 
-// handOver queues c.buf, waiting for room.
-func (c *Channel) handOver() error {
+// handOver queues c.buf, waiting for room unless it is forced.
+func (c *Channel) handOver(force bool) error {
 	p, buf := c.p, c.buf
 	if p.spill != nil {
 		return p.spill.write(c)
@@ -147,7 +153,7 @@ func (c *Channel) handOver() error {
 				return nil
 			}
 		}
-		if c.data < p.queueLimit(c.local) {
+		if force || c.data < p.queueLimit(c.local) || p.soft != nil && p.soft.lends() {
 			break
 		}
 		c.waiting = true
@@ -166,6 +172,9 @@ func (c *Channel) handOver() error {
 		c.buf = nil
 	}
 	c.data++
+	if p.soft != nil {
+		c.account()
+	}
 	c.pushLocked(entry{data: buf})
 	p.bytesOut.Add(int64(n))
 	return nil
@@ -200,16 +209,25 @@ func (c *Channel) take(credit bool) (e entry, backlog int, more, ok bool) {
 		return entry{}, backlog, true, false
 	}
 	e = c.queue.pop()
-	wake, end := false, false
+	wake, end, room, left := false, false, false, false
 	if e.data != nil {
 		c.data--
 		wake, c.waiting = c.waiting, false
-	} else if e.event.Kind == EndOfPartition {
+		if c.p.soft != nil {
+			room = c.account()
+		}
+	} else if left = e.event.Options&MayTurn != 0; e.event.Kind == EndOfPartition {
 		end = !c.done
 		c.done, c.reader = true, nil
 	}
 	backlog, more = c.data, c.queue.len() > 0
 	c.mu.Unlock()
+	if room {
+		c.p.soft.Room()
+	}
+	if left && c.p.soft != nil {
+		c.p.soft.Left(e.event.Checkpoint)
+	}
 	if wake {
 		c.p.wakeWriter()
 	}
@@ -235,7 +253,14 @@ func (c *Channel) attach(r reader, local bool) (wake bool, err error) {
 		c.waiting = false // the bound is wider for a local reader
 		c.p.wakeWriter()
 	}
-	return (c.view != nil || c.queue.len() > 0) && r.readable(), nil
+	if c.p.soft != nil && c.account() {
+		c.p.soft.Room()
+	}
+	urgent := c.view == nil && urgentAhead(&c.queue) > 0
+	if urgent {
+		r.urgent()
+	}
+	return (c.view != nil || c.queue.len() > 0) && r.readable() || urgent, nil
 }
 
 // consumerGone ends the channel from the reader's side: what is queued is dropped, and the writer gets err at its next hand-over. Nothing
@@ -280,4 +305,7 @@ func (c *Channel) over() {
 func (c *Channel) endLocked(err error) {
 	c.done, c.reader, c.err = true, nil, err
 	c.queue, c.data, c.waiting = fifo[entry]{}, 0, false
+	if c.p.soft != nil && c.account() {
+		c.p.soft.Room()
+	}
 }

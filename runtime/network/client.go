@@ -348,8 +348,20 @@ func (ch *inputChannel) receiveEvent(ev *Event) {
 		g.floating += ch.extra
 		ch.extra = 0
 	}
-	wake := ch.pushLocked(entry{event: ev})
+	var wake bool
+	if ev.urgent() {
+		ch.overtake(ev, ch.queue.len())
+		wake, g.idle = g.idle, false
+	} else {
+		wake = ch.pushLocked(entry{event: ev})
+	}
 	g.mu.Unlock()
+	switch {
+	case ev.urgent() && g.opts.Attention != nil:
+		g.opts.Attention()
+	case ev.Options&MayTurn != 0 && g.opts.Announce != nil:
+		g.opts.Announce(*ev)
+	}
 	if wake {
 		g.notify()
 	}

@@ -21,6 +21,28 @@ type Item struct {
 	// Data holds whole elements. It may be read until Release, and for ever when the gate does not recycle.
 	Data  []byte
 	Event Event
+	// Overtaken is, of an Urgent event, the data in front of which the gate put it, in order: Poll returns it again later. What waited at
+	// a producer is not in it (Partition.Overtake), hence nothing of a channel of this process but what was restored.
+	Overtaken []Item
+	// Restored is the place of the data in GateOptions.Restored, from 1; 0: it came from the producer.
+	Restored int
+}
+
+// Restored is data that was under way in a channel when a checkpoint was taken.
+type Restored struct {
+	Channel int
+	Data    []byte // whole elements, at least one
+}
+
+// GateOptions are the optional parts of a gate.
+type GateOptions struct {
+	// Restored is polled before all else, in its order; barriers that are not Urgent wait for all of it.
+	Restored []Restored
+	// Attention is called, by any goroutine, when an Urgent event has arrived, which Poll and PollUrgent return before all else. It must
+	// not block.
+	Attention func()
+	// Announce is called, by any goroutine, when a barrier that may turn (MayTurn) has arrived from another process. It must not block.
+	Announce func(Event)
 }
 
 // Gate is one input of a task. Poll, Release, Block, Unblock, SetRecycle and Close belong to the goroutine of the task; the metrics may be
@@ -35,7 +57,11 @@ type Gate struct {
 
 	again *inputChannel // of the task: has more, goes to the end of ready at the next Poll
 
+	opts     GateOptions
+	restored []Item // of the task: what is left of opts.Restored
+
 	mu       sync.Mutex
+	urgent   fifo[*inputChannel] // those with an Urgent event in front; one is there once per event
 	ready    fifo[*inputChannel]
 	idle     bool // Poll returned nothing since the last notify
 	floating int  // credits that may be lent to channels with a backlog
@@ -71,7 +97,15 @@ type inputChannel struct {
 // Poll. notify is called, from any goroutine, when Poll may return something after it returned nothing; it must not block. The end of
 // ctx closes the gate with its cause. The caller must Close the gate. Errors: ErrClosed.
 func (e *Environment) NewGate(ctx context.Context, sources []Source, notify func()) (*Gate, error) {
-	g := &Gate{env: e, notify: notify, floating: e.cfg.FloatingPerGate}
+	return e.NewGateWith(ctx, sources, notify, GateOptions{})
+}
+
+// NewGateWith is NewGate with options.
+func (e *Environment) NewGateWith(ctx context.Context, sources []Source, notify func(), opts GateOptions) (*Gate, error) {
+	g := &Gate{env: e, notify: notify, floating: e.cfg.FloatingPerGate, opts: opts}
+	for i, r := range opts.Restored {
+		g.restored = append(g.restored, Item{Channel: r.Channel, Data: r.Data, Restored: i + 1})
+	}
 	for i, s := range sources {
 		g.channels = append(g.channels, &inputChannel{gate: g, index: i, source: s, remote: !e.isLocal(s.Address)})
 	}
@@ -99,6 +133,17 @@ func (g *Gate) Poll() (item Item, ok bool, err error) {
 	if g.again != nil {
 		g.readyLocked(g.again)
 		g.again = nil
+	}
+	if g.err == nil && (g.urgent.len() > 0 || len(g.restored) > 0) {
+		if item, ok = g.pollUrgentLocked(); !ok && len(g.restored) > 0 {
+			item, ok = g.restored[0], true
+			g.restored[0] = Item{}
+			g.restored = g.restored[1:]
+		}
+		if ok {
+			g.mu.Unlock()
+			return item, true, nil
+		}
 	}
 	for {
 		if g.err != nil {
@@ -156,7 +201,7 @@ func (g *Gate) item(ch *inputChannel, en entry) Item {
 // Release gives a data item back: its credit, and its memory when the gate recycles, so that Data must not be used any more. It must be
 // called once per data item, in any order; for an event it does nothing.
 func (g *Gate) Release(item Item) {
-	if item.Data == nil {
+	if item.Data == nil || item.Restored > 0 {
 		return
 	}
 	ch := g.channels[item.Channel]
@@ -218,7 +263,7 @@ func (g *Gate) Channels() int { return len(g.channels) }
 // Queued returns how many items wait, those of blocked channels included.
 func (g *Gate) Queued() int {
 	g.mu.Lock()
-	n := 0
+	n := len(g.restored)
 	var local []*Channel
 	for _, ch := range g.channels {
 		n += ch.queue.len()
@@ -293,7 +338,18 @@ func (ch *inputChannel) readable() bool {
 	return wake
 }
 
-func (ch *inputChannel) wake() { ch.gate.notify() }
+func (ch *inputChannel) wake() {
+	g := ch.gate
+	if g.opts.Attention != nil {
+		g.mu.Lock()
+		urgent := g.urgent.len() > 0
+		g.mu.Unlock()
+		if urgent {
+			g.opts.Attention()
+		}
+	}
+	g.notify()
+}
 
 // failed implements reader; connections use it too.
 func (ch *inputChannel) failed(err *ConnectionError) {

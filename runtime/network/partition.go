@@ -16,6 +16,7 @@ type Partition struct {
 	ctx      context.Context //nolint:containedctx // the partition's life: it ends a blocked Put
 	channels []*Channel
 	spill    *spill // of a blocking partition
+	soft     *soft  // its bounds are soft; nil: the writer blocks at them
 
 	bytesOut atomic.Int64
 
@@ -37,6 +38,16 @@ func (e *Environment) NewPartition(ctx context.Context, id PartitionID, subparti
 	if err != nil {
 		return nil, err
 	}
+	return p, e.register(p)
+}
+
+// NewSoftPartition is NewPartition with soft bounds (Soft) and barriers that overtake (Overtake, Hasten).
+func (e *Environment) NewSoftPartition(ctx context.Context, id PartitionID, subpartitions int, s Soft) (*Partition, error) {
+	p, err := e.newPartition(ctx, id, subpartitions)
+	if err != nil {
+		return nil, err
+	}
+	p.soft = &soft{Soft: s}
 	return p, e.register(p)
 }
 

@@ -1,6 +1,9 @@
 package network
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // fifo is a queue in one slice that does not allocate in steady state.
 type fifo[T any] struct {
@@ -31,6 +34,37 @@ func (q *fifo[T]) pop() T {
 		q.items, q.head = q.items[:0], 0
 	}
 	return v
+}
+
+// at returns the i-th entry from the front.
+func (q *fifo[T]) at(i int) *T { return &q.items[q.head+i] }
+
+// insert puts v in front of the i-th entry from the front.
+func (q *fifo[T]) insert(i int, v T) {
+	q.push(v)
+	waiting := q.items[q.head:]
+	copy(waiting[i+1:], waiting[i:])
+	waiting[i] = v
+}
+
+// remove takes out the i-th entry from the front.
+func (q *fifo[T]) remove(i int) T {
+	v := q.items[q.head+i]
+	q.items = slices.Delete(q.items, q.head+i, q.head+i+1)
+	if q.len() == 0 {
+		q.items, q.head = q.items[:0], 0
+	}
+	return v
+}
+
+// find returns the place, from the front, of the first entry that fits, or -1.
+func (q *fifo[T]) find(fits func(*T) bool) int {
+	for i := range q.len() {
+		if fits(q.at(i)) {
+			return i
+		}
+	}
+	return -1
 }
 
 // pool keeps free buffers of the standard size, at most limit of them.

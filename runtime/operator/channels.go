@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
@@ -169,7 +170,18 @@ type inlet struct {
 	next    advancer
 	valve   *Valve
 	records int64
+	stop    *atomic.Bool
 }
+
+// never is for readers that nobody interrupts.
+var never atomic.Bool
+
+func newInlet(next advancer, channels int) inlet {
+	return inlet{next: next, valve: NewValve(channels), stop: &never}
+}
+
+// Interrupt implements Reader.
+func (r *inlet) Interrupt(stop *atomic.Bool) { r.stop = stop }
 
 func (r *inlet) Records() int64   { return r.records }
 func (r *inlet) Watermark() int64 { return r.valve.Output() }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/thalweg/thalweg/internal/extsort"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -48,14 +49,19 @@ type Type interface {
 	Mute(out any, mute *bool) (any, error)
 	// Tee returns a Receiver[T] that sends to all of outs.
 	Tee(outs []any) (any, error)
+	// Restored returns what takes restored records apart (Sift): a function that says how long the record at the beginning of b is and, when keyer
+	// is a CustomPartitioner, which of the subtasks it goes to.
+	Restored(keyer any, parallelism int) (measure func(b []byte) (n, subtask int, err error))
 	// Views reports whether decoded values may reference their buffer.
 	Views() bool
 }
 
 // Reader decodes exchange buffers of one input.
 type Reader interface {
-	// Read decodes a buffer that arrived on a channel and processes its elements.
-	Read(channel int, data []byte) error
+	// Read decodes a buffer that arrived on a channel and processes its elements. rest is what it left because it was interrupted.
+	Read(channel int, data []byte) (rest []byte, err error)
+	// Interrupt makes Read return between two elements while *stop is true.
+	Interrupt(stop *atomic.Bool)
 	// End marks a channel as ended (end of data).
 	End(channel int) error
 	// Records is how many records were read.
@@ -218,7 +224,7 @@ func (t *recordType[T]) Reader(dst any, channels int) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader[T]{inlet{r, NewValve(channels), 0}, t.codec, r}, nil
+	return &reader[T]{newInlet(r, channels), t.codec, r}, nil
 }
 
 type reader[T any] struct {
@@ -227,41 +233,53 @@ type reader[T any] struct {
 	dst   Receiver[T]
 }
 
-func (r *reader[T]) Read(channel int, b []byte) error {
-	for len(b) > 0 {
+func (r *reader[T]) Read(channel int, b []byte) ([]byte, error) {
+	for len(b) > 0 && !r.stop.Load() {
 		tag := b[0]
 		b = b[1:]
 		if tag > tagRecordMax {
 			var err error
 			if b, err = r.event(channel, tag, b); err != nil {
-				return err
+				return nil, err
 			}
 			continue
 		}
 		m := Meta{TS: NoTimestamp}
 		if tag&tagTime != 0 {
 			if len(b) < 8 {
-				return errShortTime
+				return nil, errShortTime
 			}
 			m.TS = int64(binary.LittleEndian.Uint64(b))
 			b = b[8:]
 		}
 		if tag&tagHash != 0 {
 			if len(b) < 4 {
-				return errShortHash
+				return nil, errShortHash
 			}
 			m.Hash = binary.LittleEndian.Uint32(b)
 			b = b[4:]
 		}
 		v, n, err := r.codec.Decode(b)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		b = b[n:]
 		r.records++
 		if err := r.dst.Process(v, m); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return b, nil
+}
+
+// Restored implements Type.
+func (t *recordType[T]) Restored(keyer any, parallelism int) (measure func(b []byte) (n, subtask int, err error)) {
+	choose, _ := keyer.(CustomPartitioner[T])
+	return func(b []byte) (int, int, error) {
+		v, n, err := t.codec.Decode(b)
+		if err != nil || choose.Choose == nil {
+			return n, 0, err
+		}
+		return n, choose.Choose(v, parallelism), nil
+	}
 }

@@ -124,7 +124,8 @@ func exchangeAll[T any](tb testing.TB, remote bool, n int64, record func(int64) 
 		if item.Event.Kind == network.EndOfPartition {
 			break
 		}
-		must(r.Read(0, item.Data))
+		_, err = r.Read(0, item.Data)
+		must(err)
 		gate.Release(item)
 	}
 	must(<-written)

@@ -3,6 +3,7 @@ package operator
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/thalweg/thalweg/internal/extsort"
 	"github.com/thalweg/thalweg/serde"
@@ -51,7 +52,7 @@ func (t *recordType[T]) SortedReader(dst any, channels int, keyer any, ctx *Cont
 		return nil, lastingError{fmt.Errorf("operator: compose: sorted input without a key selector for %s (a bug)", t.Name())}
 	}
 	g := &gathering[T]{codec: t.codec, key: k, ctx: ctx, sorter: extsort.New(cfg)}
-	in := reader[T]{inlet{g, NewValve(channels), 0}, t.codec, g}
+	in := reader[T]{newInlet(g, channels), t.codec, g}
 	return &sortedReader{gather: &in, ctx: ctx, sorter: g.sorter, next: r, process: func(value []byte, m Meta) error {
 		v, _, err := t.codec.Decode(value)
 		if err != nil {
@@ -74,10 +75,13 @@ type sortedReader struct {
 	more, ready bool
 }
 
-func (s *sortedReader) Read(channel int, data []byte) error { return s.gather.Read(channel, data) }
-func (s *sortedReader) Records() int64                      { return s.gather.Records() }
-func (s *sortedReader) Spilled() int64                      { return s.sorter.Spilled() }
-func (s *sortedReader) Close() error                        { return s.sorter.Close() }
+func (s *sortedReader) Read(channel int, data []byte) ([]byte, error) {
+	return s.gather.Read(channel, data)
+}
+func (s *sortedReader) Interrupt(*atomic.Bool) {} // BATCH has no checkpoints
+func (s *sortedReader) Records() int64         { return s.gather.Records() }
+func (s *sortedReader) Spilled() int64         { return s.sorter.Spilled() }
+func (s *sortedReader) Close() error           { return s.sorter.Close() }
 
 func (s *sortedReader) End(int) error { return nil }
 

@@ -60,7 +60,7 @@ func checkpointJSON(d *jobmaster.Details, c *coordinator.Details) object {
 	}
 	o := object{"@class": class, "className": class, "id": c.ID, "status": c.Status, "is_savepoint": c.Savepoint(), "checkpoint_type": kind, "savepointFormat": nil,
 		"trigger_timestamp": c.Trigger.UnixMilli(), "latest_ack_timestamp": ack, "checkpointed_size": c.CheckpointedSize, "state_size": c.StateSize,
-		"end_to_end_duration": c.Duration().Milliseconds(), "alignment_buffered": 0, "processed_data": 0, "persisted_data": 0,
+		"end_to_end_duration": c.Duration().Milliseconds(), "alignment_buffered": 0, "processed_data": c.Processed, "persisted_data": c.Persisted,
 		"num_subtasks": c.Subtasks, "num_acknowledged_subtasks": c.AckedSubtasks, "metadata_size": c.MetadataSize, "tasks": object{}}
 	if c.Savepoint() {
 		o["savepointFormat"] = "CANONICAL"
@@ -97,7 +97,7 @@ func checkpoints(_ *http.Request, d *jobmaster.Details) (any, error) {
 	return object{
 		"counts": object{"restored": st.Counts.Restored, "total": st.Counts.Total, "in_progress": st.Counts.InProgress, "completed": st.Counts.Completed, "failed": st.Counts.Failed},
 		"summary": object{"checkpointed_size": distribution(st.Summary.CheckpointedSize), "state_size": distribution(st.Summary.StateSize),
-			"end_to_end_duration": distribution(st.Summary.Duration), "alignment_buffered": nothing, "processed_data": nothing, "persisted_data": nothing},
+			"end_to_end_duration": distribution(st.Summary.Duration), "alignment_buffered": nothing, "processed_data": distribution(st.Summary.Processed), "persisted_data": distribution(st.Summary.Persisted)},
 		"latest":  object{"completed": optional(d, st.Latest.Completed), "savepoint": optional(d, st.Latest.Savepoint), "failed": optional(d, st.Latest.Failed), "restored": restored},
 		"history": history}, nil
 }
@@ -116,7 +116,7 @@ func checkpointConfig(_ *http.Request, d *jobmaster.Details) (any, error) {
 	return object{"mode": mode, "interval": interval, "timeout": config.CheckpointTimeout.Value(c).Milliseconds(), "min_pause": config.CheckpointMinPause.Value(c).Milliseconds(),
 		"max_concurrent": 1, "externalization": object{"enabled": keep != "no_externalized_checkpoints", "delete_on_cancellation": keep != "retain_on_cancellation"},
 		"state_backend": config.StateBackend.Value(c), "checkpoint_storage": "FileSystemCheckpointStorage", "checkpoint_directory": d.CheckpointDir,
-		"unaligned_checkpoints": false, "tolerable_failed_checkpoints": config.TolerableFailures.Value(c), "aligned_checkpoint_timeout": 0,
+		"unaligned_checkpoints": config.UnalignedCheckpoints(c), "tolerable_failed_checkpoints": config.TolerableFailures.Value(c), "aligned_checkpoint_timeout": config.AlignedTimeout.Value(c).Milliseconds(),
 		"checkpoints_after_tasks_finish": true, "state_changelog_enabled": false, "changelog_periodic_materialization_interval": 0, "changelog_storage": ""}, nil
 }
 
@@ -150,7 +150,7 @@ func checkpointDetails(r *http.Request, d *jobmaster.Details) (any, error) {
 	o := checkpointJSON(d, c)
 	tasks := object{}
 	for id, v := range c.Vertices {
-		var size, written, acked, last int64
+		var size, written, acked, last, processed, persisted int64
 		last = -1
 		for _, s := range v.Subtasks {
 			if s.Ack.IsZero() {
@@ -158,9 +158,10 @@ func checkpointDetails(r *http.Request, d *jobmaster.Details) (any, error) {
 			}
 			acked++
 			size, written, last = size+s.Size, written+s.New, max(last, s.Ack.UnixMilli())
+			processed, persisted = processed+s.Processed, persisted+s.Persisted
 		}
 		tasks[id.String()] = object{"id": c.ID, "status": c.Status, "latest_ack_timestamp": last, "checkpointed_size": written, "state_size": size,
-			"end_to_end_duration": max(0, last-c.Trigger.UnixMilli()), "alignment_buffered": 0, "processed_data": 0, "persisted_data": 0,
+			"end_to_end_duration": max(0, last-c.Trigger.UnixMilli()), "alignment_buffered": 0, "processed_data": processed, "persisted_data": persisted,
 			"num_subtasks": len(v.Subtasks), "num_acknowledged_subtasks": acked}
 	}
 	o["tasks"] = tasks
@@ -185,7 +186,7 @@ func checkpointSubtasks(r *http.Request, d *jobmaster.Details) (any, error) {
 			}
 			subtasks = append(subtasks, object{"index": i, "status": "completed", "ack_timestamp": s.Ack.UnixMilli(), "end_to_end_duration": s.Ack.Sub(c.Trigger).Milliseconds(),
 				"state_size": s.Size, "checkpointed_size": s.New, "checkpoint": object{"sync": s.Sync.Milliseconds(), "async": s.Async.Milliseconds()},
-				"alignment": object{"buffered": 0, "processed": 0, "persisted": 0, "duration": s.Alignment.Milliseconds()}, "start_delay": s.StartDelay.Milliseconds(), "unaligned_checkpoint": false, "aborted": false})
+				"alignment": object{"buffered": 0, "processed": s.Processed, "persisted": s.Persisted, "duration": s.Alignment.Milliseconds()}, "start_delay": s.StartDelay.Milliseconds(), "unaligned_checkpoint": s.Unaligned, "aborted": false})
 		}
 	}
 	return object{"id": c.ID, "status": c.Status, "subtasks": subtasks}, nil

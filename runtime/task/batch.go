@@ -150,6 +150,9 @@ func (t *Task) localDir(use int) (string, error) {
 func (t *Task) newPartition(output, subpartitions int) (*network.Partition, error) {
 	id := network.PartitionID{Producer: t.d.Execution, Output: output}
 	if t.d.Vertex.Outputs[output].Exchange != graph.Blocking {
+		if t.unaligned != nil {
+			return t.env.Network.NewSoftPartition(t.ctx, id, subpartitions, t.unaligned.soft())
+		}
 		return t.env.Network.NewPartition(t.ctx, id, subpartitions)
 	}
 	dir, err := t.localDir(output)
@@ -192,7 +195,7 @@ func (t *Task) prepareCommits(b operator.Barrier) error {
 		parts[i] = s
 	}
 	ack := &pb.CheckpointAck{ExecutionId: t.d.Execution.String(), CheckpointId: b.ID}
-	t.write(b, parts, ack)
+	t.write(b, parts, nil, ack)
 	t.log.Debug().Dur("after", time.Since(t.metrics.started)).Msg("commits prepared")
 	return nil
 }

@@ -87,7 +87,7 @@ func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 				return err
 			}
 		}
-		return t.checkpoint(b, 0)
+		return t.checkpoint(b, 0, false)
 	})
 }
 
@@ -110,6 +110,7 @@ func (t *Task) CheckpointAborted(id int64, resume bool) {
 		for _, o := range t.ops {
 			o.CheckpointAborted(id)
 		}
+		t.unaligned.abort(id)
 		if resume && !t.finishing {
 			t.suspended = false
 		}
@@ -130,8 +131,14 @@ func (t *Task) OperatorEvent(op graph.OperatorID, payload []byte) {
 	})
 }
 
-func (t *Task) onBarrier(channel int, ev network.Event) error {
-	return t.apply(t.aligner.OnBarrier(channel, barrier.Barrier{ID: ev.Checkpoint, Timestamp: ev.Timestamp, Options: ev.Options, Extra: ev.Extra}, time.Now()))
+func (t *Task) onBarrier(g *gate, item network.Item) error {
+	ev, channel := &item.Event, g.first+item.Channel
+	b := barrier.Barrier{ID: ev.Checkpoint, Timestamp: ev.Timestamp, Options: ev.Options, Extra: ev.Extra}
+	if t.unaligned == nil {
+		return t.apply(t.aligner.OnBarrier(channel, b, time.Now()))
+	}
+	b.Unaligned = ev.Options&network.Urgent != 0
+	return t.unaligned.onBarrier(g, item, b)
 }
 
 func (t *Task) onEndOfPartition(channel int) error {
@@ -146,7 +153,11 @@ func (t *Task) apply(effects []barrier.Effect) error {
 			in.block(e.Channel, true)
 		case barrier.Unblock:
 			in.block(e.Channel, false)
+		case barrier.Cut: // the aligner says which channels are open
+		case barrier.Complete:
+			t.unaligned.cut(e.Alignment)
 		case barrier.Abort:
+			t.unaligned.abort(e.Barrier.ID)
 			if e.Reason == barrier.Subsumed {
 				t.decline(e.Barrier.ID, errors.New("task: a newer checkpoint's barrier came before the alignment was complete"))
 			}
@@ -155,7 +166,7 @@ func (t *Task) apply(effects []barrier.Effect) error {
 			if err := json.Unmarshal(e.Barrier.Extra, &b); err != nil {
 				return fmt.Errorf("task: decode barrier %d: %w", e.Barrier.ID, err)
 			}
-			if err := t.checkpoint(b, e.Alignment); err != nil {
+			if err := t.checkpoint(b, e.Alignment, e.Unaligned); err != nil {
 				return err
 			}
 		}
@@ -168,7 +179,8 @@ func (t *Task) decline(id int64, err error) {
 }
 
 // checkpoint is the synchronous part: operators may flush, the barrier goes out, the state is frozen. The rest runs in the background.
-func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration) error {
+// It is unaligned when the barriers of some inputs have not come yet.
+func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration, unaligned bool) error {
 	start := time.Now()
 	for _, o := range t.ops {
 		if err := o.PrepareBarrier(b); err != nil {
@@ -179,10 +191,9 @@ func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("task: encode barrier %d: %w", b.ID, err)
 	}
-	for _, p := range t.parts {
-		if err := p.Broadcast(network.Event{Kind: network.Barrier, Checkpoint: b.ID, Timestamp: b.Timestamp, Extra: extra}); err != nil {
-			return err
-		}
+	under, err := t.passOn(b, network.Event{Kind: network.Barrier, Checkpoint: b.ID, Timestamp: b.Timestamp, Extra: extra}, unaligned)
+	if err != nil {
+		return err
 	}
 	parts := make([]operator.Snapshot, len(t.ops))
 	for i, o := range t.ops {
@@ -198,13 +209,13 @@ func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration) error {
 	}
 	ack := &pb.CheckpointAck{ExecutionId: t.d.Execution.String(), CheckpointId: b.ID, AlignmentMs: alignment.Milliseconds(),
 		StartDelayMs: max(0, start.UnixMilli()-b.Timestamp-alignment.Milliseconds()), SyncMs: time.Since(start).Milliseconds()}
-	t.write(b, parts, ack)
+	t.write(b, parts, under, ack)
 	return nil
 }
 
 // write starts the asynchronous part.
-func (t *Task) write(b operator.Barrier, parts []operator.Snapshot, ack *pb.CheckpointAck) {
-	t.snapshots.start(t.ctx, b.ID, func(ctx context.Context) error { return t.upload(ctx, b, parts, ack) }, func(err error) {
+func (t *Task) write(b operator.Barrier, parts []operator.Snapshot, under *underway, ack *pb.CheckpointAck) {
+	t.snapshots.start(t.ctx, b.ID, func(ctx context.Context) error { return t.upload(ctx, b, parts, under, ack) }, func(err error) {
 		t.log.Warn().Err(err).Int64("checkpoint_id", b.ID).Msg("checkpoint not written")
 		t.decline(b.ID, err)
 	}, t.mail.notify)
@@ -219,7 +230,7 @@ func discard(parts []operator.Snapshot) {
 }
 
 // upload is the asynchronous part. What it returns declines the checkpoint.
-func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.Snapshot, ack *pb.CheckpointAck) error {
+func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.Snapshot, under *underway, ack *pb.CheckpointAck) error {
 	start := time.Now()
 	sink := storage.NewSink(t.env.FS, b.Exclusive, b.Shared, int64(config.MemoryThreshold.Value(t.env.Config)))
 	var out metadata.Task
@@ -248,6 +259,11 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 			out.Operators = append(out.Operators, metadata.TaskOperator{ID: t.ctxs[i].ID, State: st})
 		}
 	}
+	inFlight, err := under.write(ctx, sink, ack)
+	if err != nil {
+		return fmt.Errorf("%s: write what is under way for checkpoint %d: %w", t.d.Vertex.Name, b.ID, err)
+	}
+	out.InFlight = inFlight
 	enc, err := metadata.EncodeTask(out)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ func (t *Task) compose() error {
 		return fmt.Errorf("task: deployment of %s has %d inputs and %d outputs, the graph %d and %d", t.d.Vertex.Name,
 			len(t.d.Inputs), len(t.d.Subpartitions), len(t.d.Vertex.Inputs), len(t.d.Vertex.Outputs))
 	}
+	t.unaligned = newUnaligned(t)
 	partition := make([]*network.Partition, len(t.d.Subpartitions))
 	for i, n := range t.d.Subpartitions {
 		if t.d.Vertex.Partition(i) != i {
@@ -38,6 +39,7 @@ func (t *Task) compose() error {
 		t.parts = append(t.parts, p)
 	}
 	t.together()
+	t.outTypes = make([]operator.Type, len(t.d.Subpartitions))
 	n := len(t.d.Vertex.Operators)
 	t.ops, t.ctxs = make([]operator.Operator, n), make([]*operator.Context, n)
 	restored := map[graph.OperatorID]metadata.Subtask{}
@@ -54,7 +56,7 @@ func (t *Task) compose() error {
 	}
 	if s, ok := t.ops[0].(operator.SourceHead); ok {
 		t.source = s
-		t.input = &sourceInput{t: t, s: s}
+		t.input = newSourceInput(t, s)
 		return nil
 	}
 	return t.connect()
@@ -98,6 +100,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		if typ == nil {
 			return fmt.Errorf("task: output %q of %s has no record type", o.Tag, c.Node.Name)
 		}
+		t.outTypes[o.Index] = typ
 		w, err := typ.Writer(partition[o.Index], t.d.Subpartitions[o.Index], t.d.Subtask, t.consumerMax(o.Index), o.Partitioner, o.Keyer,
 			config.BufferTimeout.Value(t.env.Config) == 0 && !t.d.Batch)
 		if err != nil {
@@ -204,17 +207,23 @@ func (t *Task) connect() error {
 		if err != nil {
 			return err
 		}
+		r.Interrupt(t.mail.look)
 		readers[e.Input], views[e.Input] = r, typ.Views()
 		in.readers = append(in.readers, r)
 	}
 	base, first := map[int]int{}, 0
 	for i, v := range t.d.Vertex.Inputs {
-		g, err := t.env.Network.NewGate(t.ctx, t.d.Inputs[i], t.mail.notify)
+		opts := t.unaligned.gateOptions()
+		var err error
+		if opts.Restored, err = t.restoredInput(i); err != nil {
+			return err
+		}
+		g, err := t.env.Network.NewGateWith(t.ctx, t.d.Inputs[i], t.mail.notify, opts)
 		if err != nil {
 			return fmt.Errorf("task: input %d of %s: %w", i, t.d.Vertex.Name, err)
 		}
 		g.SetRecycle(!views[v.Input])
-		w := &gate{g: g, reader: readers[v.Input], base: base[v.Input], first: first}
+		w := &gate{g: g, index: i, reader: readers[v.Input], base: base[v.Input], first: first}
 		if t.d.Batch && len(readers) > 1 && sorted == nil { // a broadcast input is read before the other one
 			w.early = v.Partitioner == graph.Broadcast
 			w.late = !w.early

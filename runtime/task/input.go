@@ -22,8 +22,17 @@ type input interface {
 
 // sourceInput polls a source.
 type sourceInput struct {
-	t *Task
-	s operator.SourceHead
+	t    *Task
+	s    operator.SourceHead
+	pace pace
+}
+
+func newSourceInput(t *Task, s operator.SourceHead) *sourceInput {
+	i := &sourceInput{t: t, s: s, pace: pace{max: batch, now: batch}}
+	if t.unaligned != nil {
+		i.pace.now = 1
+	}
+	return i
 }
 
 func (i *sourceInput) step() (bool, error) {
@@ -31,10 +40,12 @@ func (i *sourceInput) step() (bool, error) {
 	if t.endOfData || t.suspended {
 		return false, nil
 	}
-	st, err := i.s.Poll(batch)
+	start := i.begin()
+	st, err := i.s.Poll(i.pace.now)
 	if err != nil {
 		return false, err
 	}
+	i.end(start)
 	switch st {
 	case connector.EndOfInput:
 		return true, t.reachEnd()
@@ -66,11 +77,20 @@ type gateInput struct {
 	ended    int // channels at end of data
 	early    int // channels, not at end of data, that others wait for
 	atEnd    func() error
+	held     held
+}
+
+// held is a buffer that was read in part, since the task had to look up from it.
+type held struct {
+	g    *gate // nil: none
+	item network.Item
+	rest []byte
 }
 
 // gate is one vertex input.
 type gate struct {
 	g      *network.Gate
+	index  int // of the vertex's inputs
 	reader operator.Reader
 	base   int // first channel in the reader
 	first  int // first channel in the task's alignment
@@ -79,6 +99,14 @@ type gate struct {
 }
 
 func (i *gateInput) step() (bool, error) {
+	if i.t.unaligned != nil {
+		if any, err := i.urgent(); any || err != nil {
+			return true, err
+		}
+	}
+	if i.held.g != nil {
+		return true, i.read(i.held.g, i.held.item, i.held.rest)
+	}
 	for range i.gates {
 		g := i.gates[i.turn]
 		if i.turn++; i.turn == len(i.gates) {
@@ -95,21 +123,51 @@ func (i *gateInput) step() (bool, error) {
 			continue
 		}
 		if item.Data != nil {
-			err = g.reader.Read(g.base+item.Channel, item.Data)
-		} else {
-			err = i.event(g, item)
+			i.t.unaligned.record(g, item)
+			return true, i.read(g, item, item.Data)
 		}
-		g.g.Release(item)
-		return true, err
+		return true, i.event(g, item)
 	}
 	return false, nil
+}
+
+// urgent takes the events that have overtaken what waits.
+func (i *gateInput) urgent() (any bool, err error) {
+	for _, g := range i.gates {
+		for {
+			item, ok, err := g.g.PollUrgent()
+			if err != nil || !ok {
+				if err != nil {
+					return any, err
+				}
+				break
+			}
+			any = true
+			if err := i.event(g, item); err != nil {
+				return any, err
+			}
+		}
+	}
+	return any, nil
+}
+
+// read gives data, the item's or what is left of it, to the reader.
+func (i *gateInput) read(g *gate, item network.Item, data []byte) error {
+	rest, err := g.reader.Read(g.base+item.Channel, data)
+	if err == nil && len(rest) > 0 {
+		i.held = held{g, item, rest}
+		return nil
+	}
+	i.held = held{}
+	g.g.Release(item)
+	return err
 }
 
 func (i *gateInput) event(g *gate, item network.Item) error {
 	t := i.t
 	switch item.Event.Kind {
 	case network.Barrier:
-		return t.onBarrier(g.first+item.Channel, item.Event)
+		return t.onBarrier(g, item)
 	case network.EndOfData:
 		if err := g.reader.End(g.base + item.Channel); err != nil {
 			return err

@@ -9,13 +9,14 @@ import (
 // mailbox holds functions that run on the task's goroutine.
 type mailbox struct {
 	pending atomic.Int32
+	look    *atomic.Bool  // set with each mail: the task is to look up from its work
 	wake    chan struct{} // capacity 1
 	mu      sync.Mutex
 	mails   []func() error
 	closed  bool
 }
 
-func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1)} }
+func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1), look: &atomic.Bool{}} }
 
 func (m *mailbox) post(fn func() error) {
 	m.mu.Lock()
@@ -24,6 +25,12 @@ func (m *mailbox) post(fn func() error) {
 		m.pending.Store(int32(len(m.mails)))
 	}
 	m.mu.Unlock()
+	m.interrupt()
+}
+
+// interrupt wakes the task, and lets it look up between two records.
+func (m *mailbox) interrupt() {
+	m.look.Store(true)
 	m.notify()
 }
 

@@ -7,7 +7,8 @@
 // In BATCH see batch.go.
 //
 // Life: compose the chain, open the operators (restore), RUNNING, …, end of data (every input ended; the task stays and takes part in
-// checkpoints until it is told to finish), FINISHED. Files: task.go (life and loop), compose.go, input.go, checkpoint.go, mailbox.go.
+// checkpoints until it is told to finish), FINISHED. Files: task.go (life and loop), compose.go, input.go, checkpoint.go,
+// unaligned.go (barriers that overtake), mailbox.go.
 package task
 
 import (
@@ -43,6 +44,7 @@ type Deployment struct {
 	Inputs             [][]network.Source // one per vertex input
 	Subpartitions      []int              // one per vertex output
 	ConsumerMax        map[int]int        // vertex output -> max parallelism of its consumer
+	Overtakes          []bool             // by vertex output: barriers of unaligned checkpoints may overtake there (graph.Vertex.Overtakes of the consumer)
 	Batch              bool               // the job runs in BATCH
 	CommitOnly         bool               // all there is to do is to commit what Restore holds
 	Restore            metadata.Task
@@ -84,12 +86,13 @@ type Task struct {
 	timers clockTimers
 	mark   operator.Marker
 
-	ops     []operator.Operator // chain order, head first
-	ctxs    []*operator.Context
-	parts   []*network.Partition
-	writers []interface{ Records() int64 }
-	input   input
-	source  operator.SourceHead // nil for tasks with network inputs
+	ops      []operator.Operator // chain order, head first
+	ctxs     []*operator.Context
+	parts    []*network.Partition
+	writers  []interface{ Records() int64 }
+	outTypes []operator.Type // by vertex output
+	input    input
+	source   operator.SourceHead // nil for tasks with network inputs
 
 	mute      bool // BATCH: watermarks of the head are those of a key, and for nobody else
 	flush     idleFlush
@@ -98,6 +101,7 @@ type Task struct {
 	finishing bool
 
 	aligner   *barrier.Aligner
+	unaligned *unaligned // nil: all checkpoints are aligned
 	snapshots snapshots
 	metrics   *metrics
 	composed  atomic.Bool // parts and input are set
@@ -125,7 +129,7 @@ func (t *Task) Done() <-chan struct{} { return t.done }
 // Cancel ends the task without finishing it.
 func (t *Task) Cancel() {
 	t.cancel(ErrCanceled)
-	t.mail.notify()
+	t.mail.interrupt()
 }
 
 // Finish lets a task end that is at the end of its data, or suspended.
@@ -248,6 +252,7 @@ func (t *Task) loop() error {
 	wake := time.NewTimer(time.Hour)
 	defer wake.Stop()
 	for {
+		t.mail.look.Store(false)
 		if err := t.mail.run(); err != nil {
 			return err
 		}
@@ -256,6 +261,12 @@ func (t *Task) loop() error {
 		}
 		if t.finishing && t.drained() {
 			return t.finish()
+		}
+		if t.full() {
+			if err := t.waitForRoom(); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := t.timers.run(t.Now()); err != nil {
 			return err
@@ -355,6 +366,7 @@ func (t *Task) scheduleFlush() {
 
 func (t *Task) cleanup(err error) {
 	t.snapshots.abortAll()
+	t.unaligned.close()
 	if err == nil {
 		t.cancel(nil)
 	} else {

@@ -333,6 +333,9 @@ func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, er
 	}
 	for i, o := range d.GetOutputs() {
 		td.Subpartitions = append(td.Subpartitions, int(o.GetSubpartitions()))
+		if i < len(v.Outputs) { // the task checks it
+			td.Overtakes = append(td.Overtakes, w.program.Graph.Vertex(v.Outputs[i].To).Overtakes())
+		}
 		td.ConsumerMax[i] = int(o.GetConsumerMaxParallelism()) // not the graph's: restored state may have set another
 	}
 	if b := d.GetRestore(); len(b) > 0 {

@@ -252,7 +252,7 @@ func (s *subtask) read() (progress bool, err error) {
 			progress = true
 			switch {
 			case it.Data != nil:
-				err = in.reader.Read(in.base+it.Channel, it.Data)
+				_, err = in.reader.Read(in.base+it.Channel, it.Data)
 			case it.Event.Kind == network.EndOfData:
 				if err = in.reader.End(in.base + it.Channel); err == nil {
 					if s.atEnd++; s.atEnd == s.channels {

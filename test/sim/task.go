@@ -192,7 +192,7 @@ func (t *Task) read(i int) error {
 		return nil
 	}
 	if item.Data != nil {
-		err = c.reader.Read(c.base, item.Data)
+		_, err = c.reader.Read(c.base, item.Data)
 		c.gate.Release(item)
 		return err
 	}

@@ -53,7 +53,8 @@ func structs(part *network.Partition, gate *network.Gate, wake <-chan struct{}, 
 		if len(b) == 0 {
 			return nil
 		}
-		return in.Read(0, b)
+		_, err := in.Read(0, b)
+		return err
 	})
 	if err != nil {
 		return err

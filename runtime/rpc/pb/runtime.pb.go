@@ -1559,6 +1559,9 @@ type CheckpointAck struct {
 	StartDelayMs  int64                  `protobuf:"varint,7,opt,name=start_delay_ms,json=startDelayMs,proto3" json:"start_delay_ms,omitempty"`
 	Size          int64                  `protobuf:"varint,8,opt,name=size,proto3" json:"size,omitempty"`                      // bytes of state in all
 	NewSize       int64                  `protobuf:"varint,9,opt,name=new_size,json=newSize,proto3" json:"new_size,omitempty"` // bytes written for this checkpoint
+	Processed     int64                  `protobuf:"varint,10,opt,name=processed,proto3" json:"processed,omitempty"`           // bytes read between the first barrier and the last
+	Persisted     int64                  `protobuf:"varint,11,opt,name=persisted,proto3" json:"persisted,omitempty"`           // bytes of what was under way, in the checkpoint
+	Unaligned     bool                   `protobuf:"varint,12,opt,name=unaligned,proto3" json:"unaligned,omitempty"`           // barriers overtook what was under way
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1654,6 +1657,27 @@ func (x *CheckpointAck) GetNewSize() int64 {
 		return x.NewSize
 	}
 	return 0
+}
+
+func (x *CheckpointAck) GetProcessed() int64 {
+	if x != nil {
+		return x.Processed
+	}
+	return 0
+}
+
+func (x *CheckpointAck) GetPersisted() int64 {
+	if x != nil {
+		return x.Persisted
+	}
+	return 0
+}
+
+func (x *CheckpointAck) GetUnaligned() bool {
+	if x != nil {
+		return x.Unaligned
+	}
+	return false
 }
 
 type CheckpointDeclined struct {
@@ -3645,7 +3669,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05fatal\x18\x04 \x01(\bR\x05fatal\x12\x1a\n" +
 	"\boperator\x18\x05 \x01(\tR\boperator\x12%\n" +
-	"\x0elost_partition\x18\x06 \x01(\tR\rlostPartition\"\x99\x02\n" +
+	"\x0elost_partition\x18\x06 \x01(\tR\rlostPartition\"\xf3\x02\n" +
 	"\rCheckpointAck\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12#\n" +
 	"\rcheckpoint_id\x18\x02 \x01(\x03R\fcheckpointId\x12\x14\n" +
@@ -3655,7 +3679,11 @@ const file_runtime_proto_rawDesc = "" +
 	"\falignment_ms\x18\x06 \x01(\x03R\valignmentMs\x12$\n" +
 	"\x0estart_delay_ms\x18\a \x01(\x03R\fstartDelayMs\x12\x12\n" +
 	"\x04size\x18\b \x01(\x03R\x04size\x12\x19\n" +
-	"\bnew_size\x18\t \x01(\x03R\anewSize\"\x93\x01\n" +
+	"\bnew_size\x18\t \x01(\x03R\anewSize\x12\x1c\n" +
+	"\tprocessed\x18\n" +
+	" \x01(\x03R\tprocessed\x12\x1c\n" +
+	"\tpersisted\x18\v \x01(\x03R\tpersisted\x12\x1c\n" +
+	"\tunaligned\x18\f \x01(\bR\tunaligned\"\x93\x01\n" +
 	"\x12CheckpointDeclined\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12#\n" +
 	"\rcheckpoint_id\x18\x02 \x01(\x03R\fcheckpointId\x125\n" +

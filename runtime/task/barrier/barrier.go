@@ -3,21 +3,25 @@
 // it polls its gates again.
 //
 // A barrier cuts each channel in two: what is in front belongs to the checkpoint, what is behind does not. With exactly-once the task
-// therefore stops reading a channel whose barrier came until the barriers of all others have come too.
+// therefore stops reading a channel whose barrier came until the barriers of all others have come too. An unaligned barrier does not wait:
+// it overtakes what is under way, the task starts the checkpoint at the first one, and what was overtaken, or still comes in front of the
+// barriers of the other channels, is put into the checkpoint too while the task goes on reading.
 //
 // Invariants:
 //
 //  1. Each checkpoint is started at most once, and never after it was aborted; ids that are started rise.
-//  2. A checkpoint is started when its barrier came from every channel that has not ended, and not before.
+//  2. An aligned checkpoint is started when its barrier came from every channel that has not ended, and not before; an unaligned one with
+//     the first barrier that is unaligned, or at the timeout (OnTimeout) of an alignment.
 //  3. A channel is blocked only while an alignment is pending of which it has delivered the barrier; whenever none is pending no channel is.
-//  4. At most one alignment is pending. A newer barrier ends an older alignment: the coordinator would not have sent it if it still waited
+//  4. At most one checkpoint is pending. A newer barrier ends an older one: the coordinator would not have sent it if it still waited
 //     for the older one's acknowledgement, or it allows several at once and must cope with the loss of one.
+//  5. After the Start of an unaligned checkpoint, exactly one Complete or Abort of it follows. Between the two the input of a channel is
+//     the checkpoint's from the Start to the channel's Cut; a channel whose barrier came before the Start has no Cut.
 //
-// The aligner is a machine of two states, waiting (for a first barrier) and collecting, which act through the narrow set of methods in
-// control.go. A timeout to unaligned adds the states waitingUnaligned and collectingUnaligned there and an OnTimeout beside OnBarrier,
-// with a new effect that says which channels' queued buffers belong to the checkpoint; the existing states stay as they are.
+// The aligner is a machine of three states, waiting (for a first barrier), collecting (blocked channels wait for the others) and
+// recording (the checkpoint runs, unaligned), which act through the narrow set of methods in control.go.
 //
-// Source: Flink 2.x SingleCheckpointBarrierHandler, BarrierHandlerState, CheckpointBarrierTracker.
+// Source: Flink 2.x SingleCheckpointBarrierHandler, BarrierHandlerState, AlternatingCollectingBarriersUnaligned, CheckpointBarrierTracker.
 package barrier
 
 import "time"
@@ -28,6 +32,7 @@ type Barrier struct {
 	Timestamp int64  // ms since 1970, when the coordinator triggered it
 	Options   uint8  // bit flags, passed through
 	Extra     []byte // opaque, passed through
+	Unaligned bool   // it overtook what was under way
 }
 
 // EffectKind says what an Effect asks for.
@@ -41,8 +46,13 @@ const (
 	// Start asks to take the checkpoint of Barrier now: before anything else is read, and before the channels that are unblocked by the
 	// effects behind it.
 	Start
-	// Abort says that the checkpoint ID will not be started here. With Subsumed the coordinator is to be told.
+	// Abort says that the checkpoint ID will not be started here, or, after an unaligned Start, not completed. With Subsumed the
+	// coordinator is to be told.
 	Abort
+	// Cut says that what Channel delivers from here on is behind its barrier: of a checkpoint that was started unaligned.
+	Cut
+	// Complete says that every channel of a checkpoint that was started unaligned has had its Cut.
+	Complete
 )
 
 // Reason says why a checkpoint was aborted.
@@ -58,9 +68,11 @@ const (
 // Effect is one thing that the task must do.
 type Effect struct {
 	Kind    EffectKind
-	Channel int     // of Block and Unblock
-	Barrier Barrier // of Start: the first that came; of Abort: likewise
-	// Alignment is how long the first channel waited for the last: of Start and Abort.
+	Channel int     // of Block, Unblock and Cut
+	Barrier Barrier // of Start: the first that came; of Abort and Complete: likewise
+	// Unaligned, of Start: the input of the channels that are Open belongs to the checkpoint, up to their Cut.
+	Unaligned bool
+	// Alignment is how long the first channel waited for the last: of an aligned Start, Abort and Complete; of an unaligned Start: so far.
 	Alignment time.Duration
 	Reason    Reason // of Abort
 }
@@ -112,10 +124,25 @@ func (a *Aligner) OnAbort(id int64, now time.Time) []Effect {
 	return a.c.effects
 }
 
-// Pending returns the checkpoint that is being aligned, and since when.
+// OnTimeout takes the end of the time that the barriers of a checkpoint may take to align: if it is being aligned, it is started unaligned.
+func (a *Aligner) OnTimeout(id int64, now time.Time) []Effect {
+	a.c.effects = a.c.effects[:0]
+	if _, ok := a.state.(collecting); ok && id == a.c.pending.ID && !a.c.atLeastOnce {
+		a.state = a.c.overtake(now)
+	}
+	return a.c.effects
+}
+
+// Pending returns the checkpoint that is being aligned, or is started and waits for further barriers, and since when.
 func (a *Aligner) Pending() (id int64, since time.Time, ok bool) {
-	if _, collecting := a.state.(collecting); !collecting {
+	if _, idle := a.state.(waiting); idle {
 		return 0, time.Time{}, false
 	}
 	return a.c.pending.ID, a.c.since, true
+}
+
+// Open reports whether the pending checkpoint's barrier has not come from a channel, which has not ended.
+func (a *Aligner) Open(ch int) bool {
+	_, _, pending := a.Pending()
+	return pending && !a.c.channels[ch].arrived && !a.c.channels[ch].ended
 }

@@ -19,18 +19,26 @@ func (e Effect) String() string {
 		return fmt.Sprintf("unblock %d", e.Channel)
 	case Start:
 		s := fmt.Sprintf("start %d aligned-in=%s", e.Barrier.ID, e.Alignment)
+		if e.Unaligned {
+			s = fmt.Sprintf("start %d unaligned after=%s", e.Barrier.ID, e.Alignment)
+		}
 		if e.Barrier.Options != 0 {
 			s += fmt.Sprintf(" options=%d", e.Barrier.Options)
 		}
 		return s
 	case Abort:
 		return fmt.Sprintf("abort %d reason=%s after=%s", e.Barrier.ID, map[Reason]string{Subsumed: "subsumed", Requested: "requested"}[e.Reason], e.Alignment)
+	case Cut:
+		return fmt.Sprintf("cut %d", e.Channel)
+	case Complete:
+		return fmt.Sprintf("complete %d after=%s", e.Barrier.ID, e.Alignment)
 	}
 	return fmt.Sprintf("effect %d", e.Kind)
 }
 
 // TestTranscripts runs testdata/*.txt: a script of commands, each followed by its effects, indented. Commands: "new CHANNELS
-// [at-least-once]", "barrier CHANNEL ID [OPTIONS]", "end CHANNEL", "abort ID", "after DURATION" (the clock), "pending".
+// [at-least-once]", "barrier CHANNEL ID [OPTIONS]", "overtaking CHANNEL ID" (an unaligned barrier), "timeout ID", "end CHANNEL", "abort ID",
+// "after DURATION" (the clock), "pending", "open" (the channels that are).
 func TestTranscripts(t *testing.T) { transcript.Run(t, run) }
 
 func run(t *testing.T, script string) string {
@@ -69,6 +77,18 @@ func run(t *testing.T, script string) string {
 			now = now.Add(d)
 		case "barrier":
 			effects = a.OnBarrier(num(1), Barrier{ID: int64(num(2)), Options: uint8(num(3))}, now)
+		case "overtaking":
+			effects = a.OnBarrier(num(1), Barrier{ID: int64(num(2)), Unaligned: true}, now)
+		case "timeout":
+			effects = a.OnTimeout(int64(num(1)), now)
+		case "open":
+			var open []int
+			for ch := range len(a.c.channels) {
+				if a.Open(ch) {
+					open = append(open, ch)
+				}
+			}
+			fmt.Fprintf(&out, "  %v\n", open)
 		case "end":
 			effects = a.OnEndOfPartition(num(1), now)
 		case "abort":

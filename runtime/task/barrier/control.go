@@ -71,16 +71,48 @@ func (c *control) abort(r Reason, now time.Time) state {
 	return c.settle()
 }
 
+// overtake starts the pending checkpoint without the barriers that are missing.
+func (c *control) overtake(now time.Time) state {
+	c.emit(Effect{Kind: Start, Barrier: c.pending, Unaligned: true, Alignment: now.Sub(c.since)})
+	c.unblock()
+	return c.recorded(now)
+}
+
+// recorded follows a Start that was unaligned, and each Cut after it.
+func (c *control) recorded(now time.Time) state {
+	if c.missing > 0 {
+		return recording{}
+	}
+	c.emit(Effect{Kind: Complete, Barrier: c.pending, Alignment: now.Sub(c.since)})
+	return c.settle()
+}
+
+// cut takes the barrier, or the end, of a channel while the checkpoint runs.
+func (c *control) cut(ch int, now time.Time) state {
+	k := &c.channels[ch]
+	if k.arrived {
+		return recording{}
+	}
+	k.arrived = true
+	c.missing--
+	c.emit(Effect{Kind: Cut, Channel: ch})
+	return c.recorded(now)
+}
+
 func (c *control) settle() state {
+	c.unblock()
+	c.latest, c.pending = c.pending.ID, Barrier{}
+	c.abortedIDs = slices.DeleteFunc(c.abortedIDs, func(id int64) bool { return id <= c.latest })
+	return waiting{}
+}
+
+func (c *control) unblock() {
 	for i := range c.channels {
 		if c.channels[i].blocked {
 			c.channels[i].blocked = false
 			c.emit(Effect{Kind: Unblock, Channel: i})
 		}
 	}
-	c.latest, c.pending = c.pending.ID, Barrier{}
-	c.abortedIDs = slices.DeleteFunc(c.abortedIDs, func(id int64) bool { return id <= c.latest })
-	return waiting{}
 }
 
 // waiting: no alignment is pending.
@@ -88,6 +120,11 @@ type waiting struct{}
 
 func (waiting) onBarrier(c *control, ch int, b Barrier, now time.Time) state {
 	c.begin(b, now)
+	if b.Unaligned && !c.atLeastOnce {
+		c.channels[ch].arrived = true
+		c.missing--
+		return c.overtake(now)
+	}
 	if c.arrive(ch) {
 		return c.start(now)
 	}
@@ -110,6 +147,10 @@ func (collecting) onBarrier(c *control, ch int, b Barrier, now time.Time) state 
 		return collecting{}
 	case b.ID > c.pending.ID:
 		return c.abort(Subsumed, now).onBarrier(c, ch, b, now)
+	case b.Unaligned && !c.atLeastOnce && !c.channels[ch].arrived: // it was turned on its way
+		c.channels[ch].arrived = true
+		c.missing--
+		return c.overtake(now)
 	case c.arrive(ch):
 		return c.start(now)
 	}
@@ -138,4 +179,27 @@ func (collecting) onAbort(c *control, id int64, now time.Time) state {
 	}
 	c.abortedIDs = append(c.abortedIDs, id)
 	return collecting{}
+}
+
+// recording: the checkpoint of control.pending is started, unaligned, and the barriers of some open channels did not come yet.
+type recording struct{}
+
+func (recording) onBarrier(c *control, ch int, b Barrier, now time.Time) state {
+	switch {
+	case b.ID < c.pending.ID:
+		return recording{}
+	case b.ID > c.pending.ID:
+		return c.abort(Subsumed, now).onBarrier(c, ch, b, now)
+	}
+	return c.cut(ch, now)
+}
+
+func (recording) onEnd(c *control, ch int, now time.Time) state { return c.cut(ch, now) }
+
+func (recording) onAbort(c *control, id int64, now time.Time) state {
+	if id == c.pending.ID {
+		return c.abort(Requested, now)
+	}
+	c.abortedIDs = append(c.abortedIDs, id)
+	return recording{}
 }

@@ -21,6 +21,14 @@ build: ## static binaries: bin/thalweg, bin/thalweg-appmaster, bin/thalweg-taskm
 	$(GOBUILD) -o bin/thalweg-taskmanager ./cmd/taskmanager
 	$(GOBUILD) -o bin/examples/ ./examples/...
 
+.PHONY: build-faults
+build-faults: ## the same with failpoints (docs/failpoints.md), for fault runs: bin/faults
+	@mkdir -p bin/faults/examples
+	$(GOBUILD) -tags failpoints -o bin/faults/thalweg ./cmd/client
+	$(GOBUILD) -tags failpoints -o bin/faults/thalweg-appmaster ./cmd/appmaster
+	$(GOBUILD) -tags failpoints -o bin/faults/thalweg-taskmanager ./cmd/taskmanager
+	$(GOBUILD) -tags failpoints -o bin/faults/examples/ ./examples/order-totals
+
 .PHONY: demo
 demo: ## the order-totals pipeline on an embedded cluster and broker, for a minute: make demo [ARGS="-for 10s"]
 	@echo "building the demo (the first time takes a minute or two) ..."

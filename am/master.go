@@ -16,6 +16,7 @@ import (
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
@@ -98,6 +99,7 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	m.fail = func(err error) { stop(fatalError{err}) }
 	defer m.fetching.Wait()
 	defer stop(nil)
+	failpoint.At("master/start")
 	if err = m.boot(ctx); err != nil {
 		if m.rm != nil && final(err) {
 			return m.refuse(ctx, err)
@@ -162,9 +164,11 @@ func (m *master) boot(life context.Context) error {
 		return fmt.Errorf("am: REST address: %w", err)
 	}
 	m.webURL = "http://" + net.JoinHostPort(m.c.Host, webPort)
+	failpoint.At("master/epoch/before")
 	if err := m.acquire(life); err != nil {
 		return err
 	}
+	failpoint.At("master/epoch/after")
 	return m.makeManager()
 }
 
@@ -237,7 +241,9 @@ func (m *master) end(ctx context.Context, out outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	m.log.Info().Stringer("status", out.status).Str("diagnostics", out.diagnostics).Msg("the application ends")
+	failpoint.At("master/unregister/before")
 	err := m.manager.Deregister(ctx, out.status, out.diagnostics)
+	failpoint.At("master/unregister/after")
 	if errors.Is(err, rmclient.ErrShutdown) {
 		return err // killed, or replaced by another attempt: nothing is ours any more
 	}

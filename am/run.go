@@ -12,6 +12,7 @@ import (
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/folder"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/dispatcher"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
@@ -72,9 +73,11 @@ func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string
 			<-prepared
 		}
 	}()
+	failpoint.At("master/register/before")
 	if err := m.manager.Start(ctx); err != nil {
 		return outcome{}, err
 	}
+	failpoint.At("master/register/after")
 	m.phase("registered")
 	if err := m.store.PublishLeader(ctx, ha.Leader{Address: m.leader, Web: m.webURL}); err != nil {
 		return outcome{}, fmt.Errorf("am: publish the leader: %w", shared(err))
@@ -196,6 +199,7 @@ func fatalOutcome(err error) (outcome, error) {
 // submit brings the job up, or recovers it.
 func (m *master) submit(ctx context.Context, d *dispatcher.Dispatcher, p preparation) (graph.JobID, error) {
 	if p.stored {
+		failpoint.At("master/recover")
 		ids, err := d.Recover(ctx, func(dispatcher.Artifact) string { return p.path })
 		if err != nil {
 			return graph.JobID{}, err

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/internal/failpoint"
 )
 
 // Pointers makes pointers durable; runtime/ha.JobPointers is one.
@@ -52,7 +53,9 @@ func (r *Runner) Do(e Effect) bool {
 		r.wg.Go(func() { r.writeMetadata(e) })
 	case StorePointer:
 		r.wg.Go(func() {
+			failpoint.At("checkpoint/pointer/before")
 			err := r.untilCertain("store checkpoint pointer", func() error { return r.pointers.StorePointer(r.ctx, e.ID, e.Dir) })
+			failpoint.At("checkpoint/pointer/after")
 			if r.ctx.Err() == nil {
 				r.post(PointerStored{ID: e.ID, Err: err})
 			}
@@ -183,6 +186,7 @@ func (r *Runner) removeAll() {
 }
 
 func (r *Runner) removeOne(e Effect) {
+	failpoint.At("checkpoint/remove")
 	for n := 0; ; n++ {
 		var err error
 		switch e := e.(type) {

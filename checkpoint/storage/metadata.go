@@ -9,6 +9,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -53,6 +54,9 @@ func WriteMetadata(ctx context.Context, f fs.FileSystem, dir string, c metadata.
 		return "", 0, fmt.Errorf("storage: write metadata: %w", err)
 	}
 	tmp, final := path.Join(p, inProgress), path.Join(p, MetadataName)
+	if err := failpoint.Error("checkpoint/metadata/before-create"); err != nil {
+		return "", 0, err
+	}
 	w, err := f.Create(ctx, tmp, false)
 	if err != nil {
 		if errors.Is(err, iofs.ErrExist) {
@@ -69,16 +73,24 @@ func WriteMetadata(ctx context.Context, f fs.FileSystem, dir string, c metadata.
 	case !errors.Is(err, iofs.ErrNotExist):
 		return fail("look beside", err)
 	}
+	if err := failpoint.Error("checkpoint/metadata/before-write"); err != nil {
+		return fail("write", err)
+	}
 	if _, err := w.Write(b); err != nil {
 		return fail("write", err)
+	}
+	if err := failpoint.Error("checkpoint/metadata/before-close"); err != nil {
+		return fail("close", err)
 	}
 	if err := w.Close(); err != nil {
 		return fail("close", errors.Join(err, f.Remove(context.WithoutCancel(ctx), tmp, false)))
 	}
+	failpoint.At("checkpoint/metadata/before-rename")
 	if err := f.Rename(ctx, tmp, final); err != nil {
 		return "", 0, fmt.Errorf("storage: rename %s%s to %s: %w", root, tmp, MetadataName,
 			errors.Join(err, f.Remove(context.WithoutCancel(ctx), tmp, false)))
 	}
+	failpoint.At("checkpoint/metadata/after-rename")
 	return root + final, int64(len(b)), nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -112,6 +113,9 @@ func (s *stream) open() error {
 	}
 	base := s.sink.namePrefix + randomHex(16)
 	s.uri, s.name = dir+"/"+base, prefix+base
+	if err := failpoint.Error("upload/create"); err != nil {
+		return err
+	}
 	f, p, err := s.sink.roots.at(s.ctx, s.uri)
 	if err != nil {
 		return fmt.Errorf("storage: create %s: %w", s.uri, err)
@@ -150,6 +154,7 @@ func (s *stream) Commit() (state.FileRef, error) {
 		}
 		return ref, nil
 	}
+	failpoint.At("upload/before-close")
 	if err := s.w.Close(); err != nil {
 		s.abort()
 		return state.FileRef{}, fmt.Errorf("storage: close %s: %w", s.uri, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -148,7 +149,10 @@ func (a *txnAdmin) tryCommit(ctx context.Context, c *committable, watch *topicWa
 	if len(gone) > 0 {
 		return a.settleGone(ctx, c, gone, reason)
 	}
-	err = a.endTxn(ctx, c, true)
+	if err = failpoint.Error("kafka/commit/before-end"); err == nil {
+		err = a.endTxn(ctx, c, true)
+		failpoint.At("kafka/commit/after-end")
+	}
 	switch {
 	case err == nil:
 		return true, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -236,6 +237,7 @@ func (s *slot) begin() error {
 	s.seq++
 	s.begun = s.pool.cfg.now()
 	s.pool.mu.Unlock()
+	failpoint.At("kafka/begin")
 	if err := s.cl.BeginTransaction(); err != nil {
 		return fmt.Errorf("kafka: begin transaction %q: %w", s.id, s.pool.cfg.blame(err))
 	}
@@ -322,6 +324,7 @@ func (s *slot) commit(ctx context.Context) error {
 	p.mu.Lock()
 	s.state, s.committing, s.told, s.absent = slotCommitted, false, false, 0
 	p.mu.Unlock()
+	failpoint.At("kafka/commit/noted")
 	p.thaw(ctx, s.prepared.checkpoint)
 	return nil
 }

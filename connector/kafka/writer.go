@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -295,6 +296,7 @@ func newTxnWriter[T any](s *sink[T], ctx connector.SinkContext, pool *txnPool, r
 		owner.acked(r)
 		w.enc.recycle(r)
 	}
+	failpoint.At("kafka/clean-up")
 	mine := func(subtask int, id string) bool { return subtask%ctx.Parallelism == ctx.Subtask && !pool.excluded[id] }
 	if err := pool.admin.cleanUp(w.ctx, s.cfg.prefix, mine); err != nil {
 		return nil, err
@@ -357,6 +359,9 @@ func (w *txnWriter[T]) Flush(ctx context.Context, _ bool) error {
 	if w.cur == nil {
 		return nil
 	}
+	if err := failpoint.Error("kafka/flush"); err != nil {
+		return err
+	}
 	if err := w.cur.cl.Flush(ctx); err != nil {
 		return errors.Join(w.cur.failure(), fmt.Errorf("kafka: flush transaction %q: %w", w.cur.id, err))
 	}
@@ -375,6 +380,7 @@ func (w *txnWriter[T]) PrepareCommit(checkpointID int64) ([][]byte, error) {
 	if err := w.cur.failure(); err != nil {
 		return nil, err
 	}
+	failpoint.At("kafka/prepare")
 	c, err := w.cur.prepare(w.ctx, checkpointID)
 	if err != nil {
 		return nil, err

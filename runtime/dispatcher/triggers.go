@@ -10,6 +10,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/jobmaster"
 	"github.com/thalweg/thalweg/runtime/scheduler"
@@ -159,6 +160,7 @@ const stopPoll = 50 * time.Millisecond
 // stopped waits until a job whose savepoint is complete has ended for good: whoever goes on from the savepoint earlier could run beside
 // it, since a failure up to then, or the end of this attempt, makes it run again.
 func (j *job) stopped(ctx context.Context, path string) error {
+	failpoint.At("stop/savepoint-complete")
 	attempt, first := 0, true
 	t := time.NewTicker(stopPoll)
 	defer t.Stop()

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/graph"
 )
 
@@ -247,6 +248,7 @@ func (s *FileStore) Jobs(ctx context.Context) ([]Job, error) {
 // EndJob implements Store. The rename of the token decides; the result file and the removal follow, and OpenJob of a later attempt
 // does them again when this one dies in between.
 func (s *FileStore) EndJob(ctx context.Context, id graph.JobID, r Result) error {
+	failpoint.At("job/end")
 	if r.State == "" || strings.ContainsAny(r.State, "./") {
 		return fmt.Errorf("ha: end job %s: state %q is not a word", id, r.State)
 	}

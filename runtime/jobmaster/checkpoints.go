@@ -12,6 +12,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
@@ -147,6 +148,7 @@ func (c *checkpoints) effect(e coordinator.Effect) {
 	j := c.j
 	switch e := e.(type) {
 	case coordinator.SnapshotCoordinators:
+		failpoint.At("checkpoint/enumerators")
 		if j.coord.link == nil || !j.coord.hello {
 			j.q.Post(func() {
 				c.step(coordinator.CoordinatorSnapshot{ID: e.ID, Err: errors.New("the coordinator process is not there")})
@@ -155,6 +157,7 @@ func (c *checkpoints) effect(e coordinator.Effect) {
 		}
 		j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Snapshot{Snapshot: &pb.SnapshotCoordinators{CheckpointId: e.ID}}})
 	case coordinator.TriggerTasks:
+		failpoint.At("checkpoint/trigger")
 		j.log.Debug().Int64("checkpoint_id", e.ID).Msg("checkpoint triggered")
 		j.sendToTasks(e.Tasks, func(ids []string) *pb.WorkerDown {
 			return &pb.WorkerDown{Msg: &pb.WorkerDown_Trigger{Trigger: &pb.TriggerCheckpoint{CheckpointId: e.ID, TimestampMs: e.Timestamp.UnixMilli(), ExecutionIds: ids,
@@ -162,15 +165,18 @@ func (c *checkpoints) effect(e coordinator.Effect) {
 				Suspend: e.Options.Suspend, Drain: e.Options.Drain}}}
 		})
 	case coordinator.NotifyComplete:
+		failpoint.At("checkpoint/notify")
 		j.log.Debug().Int64("checkpoint_id", e.ID).Msg("checkpoint completed")
 		notice := &pb.CheckpointNotice{CheckpointId: e.ID}
 		j.toAllWorkers(e.Tasks, &pb.WorkerDown{Msg: &pb.WorkerDown_Completed{Completed: notice}})
 		j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Completed{Completed: notice}})
 		j.step(scheduler.CheckpointDone{})
 	case coordinator.NotifyAborted:
+		failpoint.At("checkpoint/abort")
 		j.log.Warn().Int64("checkpoint_id", e.ID).Str("reason", e.Reason).Msg("checkpoint aborted")
 		j.toAllWorkers(e.Tasks, &pb.WorkerDown{Msg: &pb.WorkerDown_Aborted{Aborted: &pb.CheckpointNotice{CheckpointId: e.ID, Resume: e.Resume}}})
 	case coordinator.FinishTasks:
+		failpoint.At("stop/finish-tasks")
 		// Whichever of the two is pending; the scheduler ignores the other.
 		j.step(scheduler.StopDone{OK: true})
 		j.step(scheduler.FinalDone{OK: true})
@@ -217,6 +223,7 @@ func (c *checkpoints) finished(e coordinator.Finished) {
 }
 
 func (c *checkpoints) ack(m *pb.CheckpointAck) {
+	failpoint.At("checkpoint/ack")
 	id, err := graph.ParseExecutionID(m.GetExecutionId())
 	if err != nil {
 		return
@@ -322,9 +329,11 @@ func (j *JobMaster) trigger(r TriggerRequest, ch chan<- TriggerResult) {
 		j.cancelAfter = t.RequestID
 	}
 	if r.Kind != TriggerStop {
+		failpoint.At("savepoint/trigger")
 		j.ckpt.step(t)
 		return
 	}
+	failpoint.At("stop/request")
 	t.Kind = coordinator.StopWithSavepoint
 	if j.stopReq != "" {
 		delete(j.waiting, t.RequestID)
@@ -347,6 +356,7 @@ func (j *JobMaster) trigger(r TriggerRequest, ch chan<- TriggerResult) {
 }
 
 func (j *JobMaster) triggerStop(scheduler.TriggerStop) {
+	failpoint.At("stop/trigger")
 	t := j.stopTrigger
 	j.stopTrigger = coordinator.Trigger{}
 	j.ckpt.step(t)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/scheduler"
@@ -67,6 +68,7 @@ func (j *JobMaster) deploy(e scheduler.Deploy) {
 		}
 		by[tm].Tasks = append(by[tm].Tasks, d)
 	}
+	failpoint.At("deploy/send")
 	for _, tm := range order {
 		j.toWorker(tm, &pb.WorkerDown{Msg: &pb.WorkerDown_Deploy{Deploy: by[tm]}})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/savepoint"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
@@ -116,6 +117,7 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 
 // loadFrom reads the checkpoint that the pointer names, else the savepoint that the user gave.
 func (j *JobMaster) loadFrom(ctx context.Context) (*coordinator.Completed, error) {
+	failpoint.At("restore/load")
 	if p := j.opts.Pointer; !p.IsZero() {
 		cp, err := j.patientLoad(ctx, fmt.Sprintf("the latest checkpoint %d", p.ID), p.Dir, savepoint.Claim)
 		if err != nil {
@@ -273,6 +275,7 @@ func (j *JobMaster) checkPrepared() {
 	if p == nil || p.told || j.result != nil || len(ready) < p.slots || !p.restored || !p.coord || !j.survivors() {
 		return
 	}
+	failpoint.At("restore/prepared")
 	p.told = true
 	p.stopTimeout()
 	j.step(scheduler.Prepared{Attempt: p.attempt, Slots: ready})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/resourcemanager"
@@ -95,6 +96,7 @@ func (j *JobMaster) setGraph(g *graph.JobGraph) {
 }
 
 func (j *JobMaster) rescaled(e scheduler.Rescaled) {
+	failpoint.At("rescale/switch")
 	j.setGraph(e.Graph)
 	if j.ckpt != nil {
 		j.ckpt.step(coordinator.Rescaled{Graph: *e.Graph})
@@ -164,6 +166,7 @@ func (j *JobMaster) armScheduler() {
 
 // triggerRescale takes a checkpoint for a change of the parallelism.
 func (j *JobMaster) triggerRescale() {
+	failpoint.At("rescale/checkpoint")
 	if j.ckpt == nil {
 		j.q.Post(func() { j.step(scheduler.RescaleFailed{}) })
 		return
@@ -264,7 +267,9 @@ func (j *JobMaster) require(r scheduler.Requirements, ch chan<- error) {
 	if refuse(j.mayRescale()) || refuse(r.Check(j.graph)) {
 		return
 	}
+	failpoint.At("rescale/store")
 	j.storeRequirements(r, func(err error) {
+		failpoint.At("rescale/stored")
 		switch {
 		case err != nil:
 			ch <- fmt.Errorf("jobmaster: rescale: the job stays as it is: %w", err)

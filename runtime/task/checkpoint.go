@@ -11,6 +11,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
@@ -78,6 +79,7 @@ func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 		if t.d.Batch {
 			return t.prepareCommits(b)
 		}
+		failpoint.At("task/trigger")
 		if t.source == nil {
 			t.decline(b.ID, errors.New("task: triggered directly, but it has inputs"))
 			return nil
@@ -94,6 +96,7 @@ func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 // CheckpointComplete passes the coordinator's notice on to the operators.
 func (t *Task) CheckpointComplete(id int64) {
 	t.Post(func() error {
+		failpoint.At("task/notified")
 		for _, o := range t.ops {
 			if err := o.CheckpointComplete(id); err != nil {
 				return err
@@ -132,6 +135,7 @@ func (t *Task) OperatorEvent(op graph.OperatorID, payload []byte) {
 }
 
 func (t *Task) onBarrier(g *gate, item network.Item) error {
+	failpoint.At("task/barrier-in")
 	ev, channel := &item.Event, g.first+item.Channel
 	b := barrier.Barrier{ID: ev.Checkpoint, Timestamp: ev.Timestamp, Options: ev.Options, Extra: ev.Extra}
 	if t.unaligned == nil {
@@ -182,6 +186,9 @@ func (t *Task) decline(id int64, err error) {
 // It is unaligned when the barriers of some inputs have not come yet.
 func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration, unaligned bool) error {
 	start := time.Now()
+	if err := failpoint.Error("task/snapshot-sync"); err != nil {
+		return err
+	}
 	for _, o := range t.ops {
 		if err := o.PrepareBarrier(b); err != nil {
 			return err
@@ -195,6 +202,7 @@ func (t *Task) checkpoint(b operator.Barrier, alignment time.Duration, unaligned
 	if err != nil {
 		return err
 	}
+	failpoint.At("task/barrier-out")
 	parts := make([]operator.Snapshot, len(t.ops))
 	for i, o := range t.ops {
 		s, err := operator.Take(o, t.ctxs[i], b)
@@ -232,6 +240,10 @@ func discard(parts []operator.Snapshot) {
 // upload is the asynchronous part. What it returns declines the checkpoint.
 func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.Snapshot, under *underway, ack *pb.CheckpointAck) error {
 	start := time.Now()
+	if err := failpoint.Error("task/snapshot-async"); err != nil {
+		discard(parts)
+		return err
+	}
 	sink := storage.NewSink(t.env.FS, b.Exclusive, b.Shared, int64(config.MemoryThreshold.Value(t.env.Config)))
 	var out metadata.Task
 	for i, p := range parts {
@@ -269,6 +281,7 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 		return err
 	}
 	ack.State, ack.AsyncMs = enc, time.Since(start).Milliseconds()
+	failpoint.At("task/before-ack")
 	t.env.Report.Ack(ack)
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
@@ -193,6 +194,9 @@ func (t *Task) run() (err error) {
 			err = cause // what ended the context is the root; the error is how it showed
 		}
 	}()
+	if err := failpoint.Error("restore/task"); err != nil {
+		return err
+	}
 	if err := t.compose(); err != nil {
 		return err
 	}
@@ -204,6 +208,7 @@ func (t *Task) run() (err error) {
 		}
 	}
 	t.scheduleFlush()
+	failpoint.At("task/running")
 	t.env.Report.State(t.d.Execution, pb.TaskState_RUNNING, nil)
 	if t.d.CommitOnly {
 		t.endAtOnce()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -199,10 +200,12 @@ func (t *TaskManager) session(ctx context.Context) error {
 	unhook := context.AfterFunc(ctx, func() { conn.Link.Close(nil) })
 	defer unhook()
 
+	failpoint.At("taskmanager/register/before")
 	reg, err := t.register(conn.Link)
 	if err != nil {
 		return err
 	}
+	failpoint.At("taskmanager/register/after")
 	t.log.Info().Str("leader", leader.Address).Int64("epoch", reg.GetEpoch()).Msg("registered")
 	watch := startWatch(conn.Link, time.Duration(reg.GetHeartbeatTimeoutMs())*time.Millisecond)
 	defer watch.stop()
@@ -269,6 +272,7 @@ func (t *TaskManager) register(link rpc.TaskManagerUplink) (*pb.Registered, erro
 func (t *TaskManager) handle(down *pb.TaskManagerDown) error {
 	switch m := down.GetMsg().(type) {
 	case *pb.TaskManagerDown_StartWorker:
+		failpoint.At("taskmanager/start-worker")
 		t.startWorker(m.StartWorker)
 	case *pb.TaskManagerDown_StopWorker:
 		t.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -30,6 +31,7 @@ func RunCoordinator(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.Pro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &coordinators{link: link, program: p, cfg: cfg, files: reg, log: log, events: make(chan func(), 256)}
+	failpoint.At("coordinator/start")
 	hello := &pb.WorkerHello{Protocol: version.Protocol, Sdk: version.Version, Pid: int32(os.Getpid()), Fingerprint: p.Graph.Fingerprint, JobId: cfg.JobID}
 	if err := link.Send(&pb.CoordinatorUp{Msg: &pb.CoordinatorUp_Hello{Hello: hello}}); err != nil {
 		return fmt.Errorf("worker: greet the JobMaster: %w", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
@@ -34,6 +35,7 @@ const metricsInterval = time.Second
 
 // Run serves as worker until the link or ctx ends. It returns nil after an orderly end of the link.
 func Run(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, reg *fs.Registry, log zerolog.Logger) error {
+	failpoint.At("worker/start")
 	return newWorker(link, cfg, p, reg, log).run(ctx, cfg)
 }
 
@@ -171,6 +173,7 @@ func (w *worker) send(m *pb.WorkerUp) {
 func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 	switch m := m.GetMsg().(type) {
 	case *pb.WorkerDown_Deploy:
+		failpoint.At("worker/deploy")
 		w.deploy(ctx, m.Deploy.GetTasks(), int(m.Deploy.GetOldestAttempt()), executions(m.Deploy.GetKept()))
 	case *pb.WorkerDown_Cancel:
 		if m.Cancel.GetAll() {

@@ -57,7 +57,7 @@ PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|chec
 MODELS := $$(grep -rlE --include='*_test.go' 'pgregory.net/rapid|state/statetest' runtime state checkpoint serde am connector stream | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 # `make sim` and `make test-model` give other seeds each time, and print the command that repeats them.
-.PHONY: test test-unit test-model sim sim-mutants test-integration test-faults deps
+.PHONY: test test-unit test-model sim sim-mutants meta test-integration test-faults deps
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
 	$(INTEGRATION) 2>&1 | $(CLOSING); \
@@ -86,6 +86,10 @@ sim: ## a whole job with its checkpoints, failures and restarts in one goroutine
 
 sim-mutants: ## plant hand-made faults in the product, one after another, and let the simulation look for them: make sim-mutants [ARGS="-run barrier"]
 	@go run ./test/sim/mutants $(ARGS)
+
+meta: ## the same job under odd configurations against a plain reference, N random ones beside the fixed: make meta [N=100] [SEED=7] [CASE='parallelism.default=2;pad=50']
+	@seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; echo "seed $$seed"; \
+	go test -count=1 -timeout 6h -v -run TestAllConfigurationsAgree ./test/meta -args -n "$${N:-40}" -seed "$$seed" -case '$(CASE)'
 
 test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: make test-integration [RUN=TestMainPath]
 	@$(with_cluster); $(INTEGRATION) -run '$(RUN)' 2>&1 | $(CLOSING)

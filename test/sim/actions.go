@@ -70,7 +70,7 @@ func (w *World) own(add func(int, func())) {
 			case errors.Is(err, ha.ErrEnded):
 				w.sometimes("a new application master found the job ended")
 				w.leaves = true
-				w.phaseOver(w.phase.end)
+				w.phaseOver(nil, w.phase.end)
 			case err != nil:
 				w.trace("no application master: %v", err)
 			default:
@@ -109,6 +109,9 @@ func (w *World) advance() {
 		at(m.timers.next())
 		at(m.attempt.next())
 		if d, ok := m.coord.Deadline(); ok {
+			at(d.UnixMilli(), true)
+		}
+		if d, ok := m.sched.Deadline(); ok {
 			at(d.UnixMilli(), true)
 		}
 	}
@@ -159,6 +162,9 @@ func (m *master) actions(add func(int, func())) {
 		}
 		if d, ok := m.coord.Deadline(); ok && d.UnixMilli() <= w.now {
 			add(8, func() { m.checkpoints(coordinator.Tick{}) })
+		}
+		if d, ok := m.sched.Deadline(); ok && d.UnixMilli() <= w.now {
+			add(8, func() { m.step(scheduler.Tick{}) })
 		}
 		if p := m.proc; p != nil {
 			queue := func(q *[]func()) {

@@ -91,6 +91,10 @@ func (m *master) carryOut(e coordinator.Effect) {
 }
 
 func (m *master) finished(e coordinator.Finished) {
+	if e.RequestID == rescaleRequest && e.Err != nil {
+		m.w.sometimes("the checkpoint for another parallelism failed")
+		m.step(scheduler.RescaleFailed{})
+	}
 	if e.RequestID != "stop" {
 		return
 	}

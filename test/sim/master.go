@@ -23,27 +23,29 @@ const firstAttempts = 1 << 20
 
 // master is a model of an application attempt: of its JobMaster (runtime/jobmaster), with the file work of coordinator.Runner.
 type master struct {
-	w       *World
-	epoch   int64
-	store   *ha.FileStore
-	phase   *phase
-	prog    *graph.Program
-	graph   *graph.JobGraph
-	storage *storage.Storage
-	coord   *coordinator.Coordinator
-	sched   *scheduler.Scheduler
-	links   []*link
-	hello   map[*link]bool
-	needed  int
-	prep    *preparation
-	proc    *process
-	procOf  *preparation // its start was sent for it
-	inbox   []func()     // answers of file work, in the order of their completion
-	works   []*work
-	removal []coordinator.Effect
-	tries   int // of the first removal
-	timers  timers
-	attempt timers // void with the next attempt
+	w        *World
+	epoch    int64
+	store    *ha.FileStore
+	phase    *phase
+	prog     *graph.Program
+	graph    *graph.JobGraph
+	storage  *storage.Storage
+	coord    *coordinator.Coordinator
+	sched    *scheduler.Scheduler
+	links    []*link
+	hello    map[*link]bool
+	needed   int
+	mine     []scheduler.Slot // that the job has
+	settling int              // declarations of slots whose outcome is under way
+	prep     *preparation
+	proc     *process
+	procOf   *preparation // its start was sent for it
+	inbox    []func()     // answers of file work, in the order of their completion
+	works    []*work
+	removal  []coordinator.Effect
+	tries    int // of the first removal
+	timers   timers
+	attempt  timers // void with the next attempt
 
 	stopDir     string
 	stopAsked   bool
@@ -58,6 +60,7 @@ type master struct {
 
 type preparation struct {
 	attempt  int
+	slots    int
 	restored bool
 	coord    bool
 	told     bool
@@ -140,11 +143,17 @@ func (w *World) startMaster() (*master, error) {
 	if m.coord, err = coordinator.New(cfg); err != nil {
 		return nil, err
 	}
-	m.sched, err = scheduler.New(scheduler.Config{Graph: m.graph, Strategy: scheduler.StrategyOf(w.conf, m.graph.Mode),
-		FirstAttempt: int(m.epoch-1) * firstAttempts, Checkpoints: true})
+	required, err := m.loadRequirements(ctx)
 	if err != nil {
 		return nil, err
 	}
+	m.sched, err = scheduler.New(scheduler.Config{Graph: m.graph, Strategy: scheduler.StrategyOf(w.conf, m.graph.Mode),
+		FirstAttempt: int(m.epoch-1) * firstAttempts, Checkpoints: true, Requirements: required, Rescaling: w.rescaling()})
+	if err != nil {
+		return nil, err
+	}
+	m.graph = m.sched.Graph()
+	m.checkpoints(coordinator.Rescaled{Graph: *m.graph})
 	return m, nil
 }
 
@@ -193,9 +202,22 @@ func (m *master) effect(e scheduler.Effect) {
 		m.taskMoved(e)
 	case scheduler.RequireSlots:
 		m.needed = e.N
+		m.settling++
+		m.inbox = append(m.inbox, func() {
+			m.settling--
+			m.allot(e.Keep)
+			m.checkPrepared()
+		})
+	case scheduler.Rescaled:
+		m.rescaled(e)
+	case scheduler.TriggerRescale:
+		m.inbox = append(m.inbox, func() { m.checkpoints(coordinator.Trigger{Kind: coordinator.Manual, RequestID: rescaleRequest}) })
+	case scheduler.RescaleEnded:
+		m.rescaleEnded(e)
 	case scheduler.Prepare:
 		m.attempt, m.stopped, m.stopAsked = timers{}, "", false
-		m.prep = &preparation{attempt: e.Attempt}
+		m.prep = &preparation{attempt: e.Attempt, slots: e.Slots}
+		m.expectSlots(m.prep, e.Patience)
 		m.chooseRestore()
 		m.checkPrepared()
 	case scheduler.Deploy:
@@ -256,15 +278,6 @@ func (m *master) live() []*link {
 	return slices.DeleteFunc(slices.Clone(m.links), func(l *link) bool { return l.detected })
 }
 
-func (m *master) slots() (all []scheduler.Slot) {
-	for _, l := range m.live() {
-		for i := range l.tm.slots {
-			all = append(all, scheduler.Slot{TaskManager: l.tm.id, Index: i})
-		}
-	}
-	return all
-}
-
 func (m *master) offered(tm *manager) {
 	l := tm.link
 	l.send(tm.startWorker)
@@ -298,16 +311,18 @@ func (m *master) toTasks(ids []graph.ExecutionID, do func(*worker, []graph.Execu
 }
 
 func (m *master) checkPrepared() {
-	p := m.prep
-	if p == nil || p.told || m.result != nil {
+	if m.result != nil || m.settling > 0 {
 		return
 	}
-	slots := m.slots()
-	if len(slots) < m.needed || len(m.hello) < len(m.live()) || !p.restored || !p.coord {
+	m.allot(nil)
+	ready := m.ready()
+	m.step(scheduler.SlotsReady{Slots: ready})
+	p := m.prep
+	if p == nil || p.told || m.result != nil || len(ready) < p.slots || !p.restored || !p.coord {
 		return
 	}
 	p.told = true
-	m.step(scheduler.Prepared{Attempt: p.attempt, Slots: slots})
+	m.step(scheduler.Prepared{Attempt: p.attempt, Slots: ready})
 }
 
 func (m *master) deploy(e scheduler.Deploy) {

@@ -30,10 +30,11 @@ const (
 	checkpoint_
 	stop_
 	cancel_
+	rescale_
 )
 
 var kindNames = []string{"none", "io-error", "answer-lost", "torn-write", "kill-worker", "kill-taskmanager", "zombie-taskmanager", "kill-master", "zombie-master",
-	"kill-coordinator-process", "fail-task", "freeze-task", "slow-storage", "transaction-timeout", "savepoint", "checkpoint", "stop-with-savepoint", "cancel"}
+	"kill-coordinator-process", "fail-task", "freeze-task", "slow-storage", "transaction-timeout", "savepoint", "checkpoint", "stop-with-savepoint", "cancel", "rescale"}
 
 func (k kind) String() string { return kindNames[k] }
 
@@ -60,6 +61,7 @@ type Plan struct {
 	Retain  int      // completed checkpoints
 	Every   int      // ms between checkpoints
 	Inline  bool     // state stands in the metadata
+	Scale   int      // how the parallelism changes in place: bit 0 with a checkpoint for it, bit 1 with what slots there are
 	Faults  []strike
 	kept    []int // which of the seed's these are, nil for all
 }
@@ -87,8 +89,8 @@ var places = []struct {
 	often int
 	kinds []kind
 }{
-	{"step", 2500, []kind{killWorker, killManager, isolate, killMaster, usurp, killProcess, failTask, freeze, slow, timeout, savepoint_, checkpoint_, stop_, cancel_}},
-	{"step", 1200, []kind{stop_, cancel_, freeze, slow, savepoint_, checkpoint_}},
+	{"step", 2500, []kind{killWorker, killManager, isolate, killMaster, usurp, killProcess, failTask, freeze, slow, timeout, savepoint_, checkpoint_, stop_, cancel_, rescale_}},
+	{"step", 1200, []kind{stop_, cancel_, freeze, slow, savepoint_, checkpoint_, rescale_, rescale_}},
 	{"triggered", 12, []kind{killWorker, killMaster, killProcess, failTask, freeze, isolate}},
 	{"acked", 60, []kind{killWorker, killManager, killMaster, usurp}},
 	{"uploaded", 60, []kind{killWorker, isolate, killMaster}},
@@ -121,6 +123,7 @@ func NewPlan(seed uint64) *Plan {
 	for range 1 + r.IntN(3) {
 		p.Phases = append(p.Phases, [3]int{1 + r.IntN(3), 1 + r.IntN(4), 1 + r.IntN(3)})
 	}
+	p.Scale = r.IntN(4)
 	// A part of the places and of the kinds each time, so that some runs have many of the same.
 	some := slices.Clone(places)
 	r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })

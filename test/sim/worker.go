@@ -201,7 +201,7 @@ func (tm *manager) isolate() {
 		return
 	}
 	tm.w.trace("%s is cut off, and goes on as a zombie", tm.id)
-	tm.zombie = true
+	tm.zombie, tm.w.zombies = true, true
 	tm.link.sever()
 }
 

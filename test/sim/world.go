@@ -82,6 +82,7 @@ type World struct {
 	pointer    int64  // latest, of this phase
 	pointerDir string //
 	leaves     bool   // files may be left: who would have removed them died
+	zombies    bool   // there were some in this phase
 	lost       bool   // a task found a transaction lost
 	over       bool
 
@@ -132,7 +133,7 @@ func (w *World) nextPhase(from string, claim bool) {
 	}
 	id, _ := graph.ParseID(fmt.Sprintf("%032x", n+1))
 	w.phase = &phase{number: n, job: graph.JobID{ID: id}, par: w.plan.Phases[min(n, len(w.plan.Phases)-1)], from: from, claim: claim}
-	w.pointer, w.pointerDir = 0, ""
+	w.pointer, w.pointerDir, w.leaves, w.zombies = 0, "", false, false
 	w.trace("phase %d: parallelism %v from %q", n, w.phase.par, from)
 	if n > 0 {
 		w.sometimes("a job went on from what another one had left")
@@ -143,7 +144,7 @@ func (w *World) nextPhase(from string, claim bool) {
 func (w *World) name() string { return fmt.Sprintf("%d-%d", w.phase.number, w.step) }
 
 // randomNames are those of files, and long ids: no two runs have the same.
-var randomNames = regexp.MustCompile(`[0-9a-f]{12,}`)
+var randomNames = regexp.MustCompile(`[0-9a-f]{12,}|: read mem:.*`)
 
 func (w *World) trace(format string, args ...any) {
 	line := strconv.Itoa(w.step) + " " + strconv.FormatInt(w.now, 10) + " " + randomNames.ReplaceAllString(fmt.Sprintf(format, args...), "*")
@@ -232,7 +233,7 @@ func (w *World) beCalm() {
 // reap forgets what is dead and looks whether the phase has ended.
 func (w *World) reap() {
 	if m := w.leader(); m != nil && !m.dead && m.result != nil && m.over() && !m.fenced && m.result.State != scheduler.JobSuspended {
-		w.phaseOver(m.phase.end)
+		w.phaseOver(m, m.phase.end)
 	}
 	w.masters = slices.DeleteFunc(w.masters, func(m *master) bool {
 		return m.dead || (m.result != nil && m.over() && (m != w.leader() || m.fenced || m.result.State == scheduler.JobSuspended))
@@ -240,13 +241,23 @@ func (w *World) reap() {
 	w.managers = slices.DeleteFunc(w.managers, func(tm *manager) bool { return !tm.alive })
 }
 
-// phaseOver goes on with the next job, or ends the run.
-func (w *World) phaseOver(e *ending) {
+// phaseOver goes on with the next job, or ends the run. m is the master that ended the job, nil when it died then.
+func (w *World) phaseOver(m *master, e *ending) {
 	if w.over || w.violation != "" {
 		return
 	}
 	w.trace("phase %d is over: %s, stopped with %q", w.phase.number, e.state, e.stopped)
 	dir, id := w.pointerDir, w.pointer
+	switch {
+	case e.state == scheduler.JobCanceled && m != nil:
+		var kept []string
+		for _, c := range m.coord.Retained() {
+			kept = append(kept, c.Dir)
+		}
+		w.checkLeft(kept)
+	case e.stopped != "" && m != nil:
+		w.checkCommitted()
+	}
 	for _, tm := range w.managers {
 		tm.link = nil
 		if tm.zombie {
@@ -255,8 +266,8 @@ func (w *World) phaseOver(e *ending) {
 			tm.worker.kill()
 		}
 	}
-	for _, m := range w.masters {
-		m.dead = true
+	for _, x := range w.masters {
+		x.dead = true
 	}
 	w.masters, w.wanted = nil, false
 	switch {
@@ -348,6 +359,7 @@ func (w *World) apply(f strike) {
 		}
 	case usurp:
 		w.wanted = w.wanted || m != nil
+		w.zombies = true
 	case killProcess:
 		if m != nil && !m.dead {
 			m.killProcess()
@@ -377,6 +389,10 @@ func (w *World) apply(f strike) {
 	case savepoint_, checkpoint_:
 		if m != nil && m.result == nil && !m.dead {
 			m.manual(map[kind]coordinator.Kind{savepoint_: coordinator.Savepoint, checkpoint_: coordinator.Manual}[f.kind])
+		}
+	case rescale_:
+		if m != nil && !m.dead && m.result == nil {
+			m.rescale(f.arg)
 		}
 	case stop_, cancel_:
 		switch {

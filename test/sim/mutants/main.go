@@ -85,7 +85,7 @@ func (m mutant) source() (string, error) {
 	return string(src), nil
 }
 
-var caught = regexp.MustCompile(`(?m)seed \d+: .*|panic: .*`)
+var caught = regexp.MustCompile(`(?m)seed \d+: .*|panic: .*|too rare: .*`)
 
 // try builds the simulation with the mutant and runs it. It returns what was found, "" for nothing.
 func (m mutant) try(dir string, n int) (string, error) {

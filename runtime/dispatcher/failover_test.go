@@ -311,6 +311,42 @@ func (w *world) stored() map[iofs.FileInfo][]byte {
 	return out
 }
 
+// Checkpoints of the next attempt tell the parallelism that was asked of the one before, which is not that of the submitted graph. State
+// that is said to be of another parallelism than its subtasks is dealt out wrongly, or not at all. Found by test/sim.
+func TestNextAttemptsCheckpointsTellTheParallelismThatWasAskedFor(t *testing.T) {
+	w := newWorld(t, 3)
+	m1 := w.attempt()
+	id := w.submit(m1)
+	w.running(m1, id)
+	required := scheduler.Requirements{}
+	for _, v := range jobtest.Graph(2, 3).Vertices {
+		required[v.ID] = scheduler.Bounds{Lower: 5 - v.Parallelism, Upper: 5 - v.Parallelism} // 3 and 2
+	}
+	if err := m1.d.Require(context.Background(), id, required); err != nil {
+		t.Fatal(err)
+	}
+	w.lead(nil)
+	m1.close()
+	m2 := w.attempt()
+	if _, err := m2.d.Recover(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.running(m2, id)
+	ck, err := m2.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := storage.ReadMetadata(context.Background(), w.fs, ck.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range c.Operators {
+		if want := required[graph.VertexID(o.ID)].Upper; o.Parallelism != want || len(o.Subtasks) != want {
+			t.Errorf("operator %s is said to have the parallelism %d, and %d subtasks; it has %d", o.Name, o.Parallelism, len(o.Subtasks), want)
+		}
+	}
+}
+
 // An attempt that was superseded, and ends the job as it sees it, removes nothing that the next one goes on with: what it has no right to
 // end is not its own any more. Found by test/sim.
 func TestStaleAttemptThatEndsTheJobRemovesNoCheckpoint(t *testing.T) {

@@ -213,6 +213,9 @@ func (j *JobMaster) begin(s started) {
 	}
 	j.sched = sched
 	j.setGraph(sched.Graph())
+	if j.ckpt != nil { // the parallelism may be another one, which an earlier JobMaster was asked for
+		j.ckpt.step(coordinator.Rescaled{Graph: *j.graph})
+	}
 	if s.from != nil {
 		j.log.Info().Int64("checkpoint_id", s.from.ID).Str("path", s.from.Dir).Msg("the job starts from a checkpoint")
 	}

@@ -214,6 +214,9 @@ func (r *topicReader) Poll(out connector.Output[Event], max int) (connector.Stat
 func (r *topicReader) Snapshot(int64) ([]connector.Split, error) {
 	var out []connector.Split
 	for _, s := range r.splits {
+		if s.over {
+			continue // it was released
+		}
 		out = append(out, connector.Split{ID: fmt.Sprintf("%s-%d", topicName, s.split), State: encodePosition(s.next)})
 	}
 	return out, nil

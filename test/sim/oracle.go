@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/connector/kafka/enumerator"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/scheduler"
@@ -99,7 +101,7 @@ func (w *World) checkSnapshot(dir string, commits bool) {
 	}
 	defer func() { _ = s.Close() }()
 	w.checkFiles(&s.Meta)
-	next, err := positions(&s.Meta, len(w.topic.in))
+	next, err := positions(&s.Meta, w.topic.in)
 	if err != nil {
 		w.violate("snapshot %d: %v", s.Meta.ID, err)
 		return
@@ -125,9 +127,34 @@ func (w *World) checkSnapshot(dir string, commits bool) {
 	}
 }
 
-// positions are the next record of each split.
-func positions(c *metadata.Checkpoint, splits int) ([]int64, error) {
-	next := make([]int64, splits)
+// positions are the next record of each split: the readers', 0 for those that the enumerator has not handed out, and the end for the others.
+func positions(c *metadata.Checkpoint, in [][]Event) ([]int64, error) {
+	next := make([]int64, len(in))
+	known := false
+	for _, state := range c.Coordinators {
+		known = known || len(state) > 5 && binary.BigEndian.Uint32(state[2:]) > 0 // see enumerator.Core.Snapshot
+		core, err := enumerator.New(enumerator.Config{Parallelism: 1, Final: true, Bounded: true}, state)
+		if err != nil {
+			return nil, err
+		}
+		for s := range next {
+			next[s] = int64(len(in[s]))
+		}
+		for _, e := range core.ReaderUp(0) {
+			if a, ok := e.(enumerator.Assign); ok {
+				for _, s := range a.Splits {
+					n, at, err := position(s)
+					if err != nil {
+						return nil, err
+					}
+					next[n] = at
+				}
+			}
+		}
+	}
+	if !known {
+		clear(next)
+	}
 	seen := map[int]bool{}
 	for _, item := range items(c, "source", "source-splits") {
 		var s connector.Split

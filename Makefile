@@ -135,7 +135,7 @@ cluster-clean: ## stop the cluster and remove all its files but the jars
 
 ##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)
 
-.PHONY: bench bench-nexmark bench-start bench-latency bench-state bench-memory bench-checkpoint
+.PHONY: bench bench-nexmark bench-start bench-latency bench-state bench-memory bench-checkpoint bench-rescale
 bench: build ## throughput and memory of each case, both engines in turn: make bench [ARGS="-pairs 5 -cases chain -save"]
 	@go run ./bench/cmd/bench $(ARGS)
 
@@ -147,6 +147,9 @@ bench-state: build ## 5 GB of keyed state in a TaskManager of 1 GiB, with a kill
 
 bench-checkpoint: build ## checkpoints of 100 KB to 2 GB of state to HDFS, restores, and what checkpoints cost, each engine in turn: make bench-checkpoint [ARGS="-cases 100kb,cost"]
 	@go run ./bench/cmd/checkpoint $(ARGS)
+
+bench-rescale: build ## how long the output stops while the parallelism changes from 2 to 4 and back, each engine in turn: make bench-rescale [ARGS="-cases 1mb"]
+	@go run ./bench/cmd/rescale $(ARGS)
 
 bench-memory: build ## the smallest containers that keep 95 % of the throughput, each engine's: make bench-memory [ARGS="-cases chain -only thalweg"]
 	@go run ./bench/cmd/bench -suite memory $(ARGS)

@@ -26,16 +26,32 @@ func (r *REST) Require(ctx context.Context, id string, q Requirements) error {
 	return r.do(ctx, http.MethodPut, "/jobs/"+id+"/resource-requirements", q, nil)
 }
 
-// Rescales is how changes of a job's parallelism went.
-type Rescales struct {
-	InProgress bool `json:"inProgress"`
-	Latest     *struct {
-		State   string `json:"terminalState"` // COMPLETED, FAILED, or "" while it goes on
-		Failure string `json:"failure"`
-	} `json:"latest"`
+// Rescale is how a change of a job's parallelism goes.
+type Rescale struct {
+	ID     string `json:"rescaleUuid"`
+	Cause  string `json:"triggerCause"`
+	State  string `json:"terminalState"` // COMPLETED, FAILED, IGNORED (another request took its place), or "" while it goes on
+	States []struct {
+		Failure string `json:"stringifiedException"`
+	} `json:"schedulerStates"`
 }
 
-// Rescales returns how the last request for another parallelism went.
-func (r *REST) Rescales(ctx context.Context, id string) (s Rescales, err error) {
-	return s, r.do(ctx, http.MethodGet, "/jobs/"+id+"/rescales/overview", nil, &s)
+// Failure is why it FAILED.
+func (r *Rescale) Failure() string {
+	for _, s := range r.States {
+		if s.Failure != "" {
+			return s.Failure
+		}
+	}
+	return "no reason was given"
+}
+
+// Rescales returns the changes of a job's parallelism, newest first.
+func (r *REST) Rescales(ctx context.Context, id string) (all []Rescale, err error) {
+	return all, r.do(ctx, http.MethodGet, "/jobs/"+id+"/rescales/history", nil, &all)
+}
+
+// Rescale returns one of them.
+func (r *REST) Rescale(ctx context.Context, id, rescale string) (x Rescale, err error) {
+	return x, r.do(ctx, http.MethodGet, "/jobs/"+id+"/rescales/details/"+rescale, nil, &x)
 }

@@ -193,15 +193,19 @@ func (c *cli) awaitRescale(ctx context.Context, t *target) error {
 	limit := config.ClientTimeout.Value(cfg)
 	wctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	asked := ""
 	for {
-		o, err := t.REST.Rescales(wctx, t.Job.ID)
+		x, err := askedRescale(wctx, t, asked)
+		asked = x.ID
 		switch {
 		case err != nil && wctx.Err() == nil:
 			return err
-		case err == nil && o.Latest != nil && o.Latest.State == "COMPLETED":
+		case err == nil && x.State == "COMPLETED":
 			return nil
-		case err == nil && o.Latest != nil && o.Latest.State == "FAILED":
-			return &exitError{exitFailed, fmt.Errorf("job %s goes on with the parallelism of before: %s", t.Job.ID, o.Latest.Failure)}
+		case err == nil && x.State == "IGNORED":
+			return &exitError{exitFailed, fmt.Errorf("job %s was asked for another parallelism meanwhile", t.Job.ID)}
+		case err == nil && x.State != "":
+			return &exitError{exitFailed, fmt.Errorf("job %s goes on with the parallelism of before: %s", t.Job.ID, x.Failure())}
 		}
 		timer := time.NewTimer(rescalePoll)
 		select {
@@ -215,4 +219,18 @@ func (c *cli) awaitRescale(ctx context.Context, t *target) error {
 		}
 		return &exitError{exitFailed, fmt.Errorf("job %s does not run so after %s; it goes on trying. Wait longer with -D%s=10min", t.Job.ID, limit, config.ClientTimeout.Key)}
 	}
+}
+
+// askedRescale is the request with this id, or the last one when it is not known yet.
+func askedRescale(ctx context.Context, t *target, id string) (control.Rescale, error) {
+	if id != "" {
+		return t.REST.Rescale(ctx, t.Job.ID, id)
+	}
+	all, err := t.REST.Rescales(ctx, t.Job.ID)
+	for _, x := range all {
+		if x.Cause == "UPDATE_REQUIREMENT" {
+			return x, err
+		}
+	}
+	return control.Rescale{}, err
 }

@@ -53,12 +53,14 @@ func (s *rescaling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		_, _ = w.Write([]byte("{}"))
-	case "GET " + job + "/rescales/overview":
+	case "GET " + job + "/rescales/history":
+		_, _ = w.Write([]byte(`[{"rescaleUuid":"9","triggerCause":"NEW_RESOURCE_AVAILABLE","terminalState":"FAILED"},{"rescaleUuid":"7","triggerCause":"UPDATE_REQUIREMENT","terminalState":null}]`))
+	case "GET " + job + "/rescales/details/7":
 		if s.polls.Add(1) < 3 {
-			_, _ = w.Write([]byte(`{"inProgress":true,"latest":{"terminalState":null,"failure":null}}`))
+			_, _ = w.Write([]byte(`{"rescaleUuid":"7","terminalState":null}`))
 			return
 		}
-		_, _ = fmt.Fprintf(w, `{"inProgress":false,"latest":%s}`, s.outcome)
+		_, _ = w.Write([]byte(s.outcome))
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -107,7 +109,7 @@ func TestRescaleAsksForTheParallelism(t *testing.T) {
 
 // With --wait the outcome is told, and a failure is one.
 func TestRescaleWaits(t *testing.T) {
-	s := &rescaling{t: t, kind: "STREAMING", lower: 2, outcome: `{"terminalState":"COMPLETED","failure":null}`}
+	s := &rescaling{t: t, kind: "STREAMING", lower: 2, outcome: `{"rescaleUuid":"7","terminalState":"COMPLETED"}`}
 	h := httptest.NewServer(s)
 	defer h.Close()
 	addr := strings.TrimPrefix(h.URL, "http://")
@@ -120,11 +122,15 @@ func TestRescaleWaits(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &o); err != nil || code != 0 || o.Event != "rescaled" || o.JobID != rescaleJob || o.Parallelism["a2"] != 2 || o.Parallelism["b3"] != 1 {
 		t.Errorf("exit %d: %q %q %v", code, out, errs, err)
 	}
-	s.outcome = `{"terminalState":"FAILED","failure":"3 of 4 slots within 5m0s (slot.request.timeout): queue root.a is full"}`
+	s.outcome = `{"rescaleUuid":"7","terminalState":"FAILED","schedulerStates":[{"stringifiedException":"3 of 4 slots within 5m0s (slot.request.timeout): queue root.a is full"}]}`
 	if out, errs, code = thalweg(t, nil, "rescale", "-m", addr, "-p", "4", "--wait"); code != exitFailed || !strings.Contains(errs, "goes on with the parallelism of before: 3 of 4 slots") || out != "" {
 		t.Errorf("exit %d: %q %q", code, out, errs)
 	}
-	s.outcome = `null`
+	s.outcome = `{"rescaleUuid":"7","terminalState":"IGNORED"}`
+	if _, errs, code = thalweg(t, nil, "rescale", "-m", addr, "-p", "4", "--wait"); code != exitFailed || !strings.Contains(errs, "another parallelism meanwhile") {
+		t.Errorf("exit %d: %q", code, errs)
+	}
+	s.outcome = `{"rescaleUuid":"7","terminalState":null}`
 	if _, errs, code = thalweg(t, nil, "rescale", "-m", addr, "-p", "4", "--wait", "-Dclient.timeout=300ms"); code != exitFailed || !strings.Contains(errs, "client.timeout") {
 		t.Errorf("exit %d: %q", code, errs)
 	}

@@ -35,12 +35,13 @@ type Details struct {
 	Checkpoints   *coordinator.Stats
 	CheckpointDir string // URI of the job's directory, "" for none
 	// Requirements are the bounds of the parallelism that were asked for last; nil in BATCH and before the job is scheduled.
-	Requirements scheduler.Requirements
-	Adaptive     bool     // jobmanager.scheduler
-	Rescales     int      // changes of the parallelism of this JobMaster
-	Rescaling    bool     // one is on its way
-	Resizing     bool     // the job is RESTARTING for one
-	LastRescale  *Rescale // nil when nobody asked for one
+	Requirements   scheduler.Requirements
+	Adaptive       bool           // jobmanager.scheduler
+	Rescales       int            // changes of the parallelism of this JobMaster
+	Rescaling      bool           // one is on its way
+	Resizing       bool           // the job is RESTARTING for one
+	RescaleHistory []Rescale      // newest first
+	RescaleCounts  map[string]int // by State
 	// Load is what the autoscaler knows of the vertices, in their order; nil when it is not enabled, or has no whole metrics window.
 	Load []autoscale.Evaluation
 }
@@ -111,7 +112,8 @@ func (j *JobMaster) details() *Details {
 	}
 	if j.sched != nil {
 		d.State, d.Restarts, d.Attempt = j.sched.State(), j.sched.Restarts(), j.sched.Attempt()
-		d.Rescales, d.Rescaling, d.LastRescale, d.Adaptive = j.sched.Rescales(), j.sched.Pending(), j.scaling.last, j.adaptive()
+		d.Rescales, d.Rescaling, d.Adaptive = j.sched.Rescales(), j.sched.Pending(), j.adaptive()
+		d.RescaleHistory, d.RescaleCounts = j.scaling.history.all, maps.Clone(j.scaling.history.counts)
 		d.Load, d.Resizing = j.autoscaling.last, j.sched.Rescaling()
 		if !j.batch() {
 			d.Requirements = j.sched.Requirements()

@@ -247,6 +247,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 		j.release(e)
 	case scheduler.AllRunning:
 		j.log.Info().Int("attempt", e.Attempt).Msg("all tasks run")
+		j.rescaleRuns()
 		if j.ckpt != nil {
 			j.ckpt.step(coordinator.TasksRunning{Tasks: j.checkpointTasks()})
 		}

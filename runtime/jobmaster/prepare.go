@@ -206,7 +206,7 @@ func (j *JobMaster) begin(s started) {
 	}
 	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config, j.graph.Mode),
 		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing(), Resume: done,
-		Requirements: j.requirements(s.required), Rescaling: j.rescalingOf()})
+		Requirements: j.requirements(s.required), Rescaling: j.rescalingOf(s.from != nil)})
 	if err != nil {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
 		return

@@ -27,13 +27,7 @@ type rescaling struct {
 	saveID   string // request of the checkpoint for a rescale
 	storing  bool
 	asked    []func() // wait for the store
-	last     *Rescale
-}
-
-// Rescale is how the last request for another parallelism went.
-type Rescale struct {
-	Asked, Ended time.Time // Ended is zero while it goes on
-	Failure      string    // why the job stays as it was
+	history  rescales
 }
 
 // requirements are what the job starts with: what was asked for, or what the scheduler's kind makes of the graph.
@@ -59,18 +53,29 @@ func (j *JobMaster) adaptive() bool {
 }
 
 // rescalingOf reads when the parallelism changes.
-func (j *JobMaster) rescalingOf() scheduler.Rescaling {
+func (j *JobMaster) rescalingOf(restored bool) scheduler.Rescaling {
 	c := j.opts.Config
-	r := scheduler.Rescaling{Wait: config.AdaptiveWait.Value(c), Stabilization: config.AdaptiveStabilization.Value(c), Cooldown: config.AdaptiveCooldown.Value(c),
+	return scheduler.Rescaling{Wait: config.AdaptiveWait.Value(c), Stabilization: config.AdaptiveStabilization.Value(c), Cooldown: config.AdaptiveCooldown.Value(c),
 		ExecutingStabilization: config.AdaptiveExecutingStabilization.Value(c), Checkpoint: config.RescaleCheckpoint.Value(c), MaxFailures: config.RescaleMaxFailures.Value(c),
-		MaxDelay: config.RescaleMaxDelay.Value(c), Patience: config.SlotRequestTimeout.Value(c), Off: j.ckpt == nil}
-	if !config.RescaleMaxDelay.IsSet(c) {
-		r.MaxDelay = config.CheckpointInterval.Value(c) * time.Duration(r.MaxFailures+1)
-		if r.Checkpoint {
-			r.MaxDelay = max(r.MaxDelay, config.CheckpointTimeout.Value(c))
-		}
+		MaxDelay: RescaleMaxDelay(c), Patience: config.SlotRequestTimeout.Value(c), Off: j.ckpt == nil, Restored: restored}
+}
+
+// longestDelay keeps instants far from the end of their type.
+const longestDelay = 100 * 365 * 24 * time.Hour
+
+// RescaleMaxDelay is how long a checkpoint for a change of the parallelism is waited for.
+func RescaleMaxDelay(c config.Configuration) time.Duration {
+	if config.RescaleMaxDelay.IsSet(c) {
+		return config.RescaleMaxDelay.Value(c)
 	}
-	return r
+	d, failures := config.CheckpointInterval.Value(c), time.Duration(config.RescaleMaxFailures.Value(c))
+	if d > 0 && failures < longestDelay/d {
+		d *= failures + 1
+	}
+	if config.RescaleCheckpoint.Value(c) {
+		d = max(d, config.CheckpointTimeout.Value(c))
+	}
+	return d
 }
 
 // loadRequirements reads what was asked for of an earlier JobMaster, and makes it this one's. It runs beside the loop.
@@ -97,6 +102,7 @@ func (j *JobMaster) setGraph(g *graph.JobGraph) {
 
 func (j *JobMaster) rescaled(e scheduler.Rescaled) {
 	failpoint.At("rescale/switch")
+	j.rescaleBegins(e.Planned)
 	j.setGraph(e.Graph)
 	if j.ckpt != nil {
 		j.ckpt.step(coordinator.Rescaled{Graph: *e.Graph})
@@ -178,19 +184,20 @@ func (j *JobMaster) triggerRescale() {
 }
 
 func (j *JobMaster) rescaleEnded(e scheduler.RescaleEnded) {
-	if l := j.scaling.last; l != nil && l.Ended.IsZero() {
-		ended := *l
-		ended.Ended, ended.Failure = time.Now(), e.Failure
-		if e.Failure != "" {
-			ended.Failure += ": " + j.resourceProblem()
-		}
-		j.scaling.last = &ended
+	switch {
+	case e.Failure == "":
+		j.scaling.history.became(j.graph)
+		j.scaling.history.end("COMPLETED", "SUCCEEDED", "")
+	case e.Resources:
+		j.scaling.history.end("FAILED", "EXCEPTION_OCCURRED", e.Failure+": "+j.resourceProblem())
+	default:
+		j.scaling.history.end("FAILED", "EXCEPTION_OCCURRED", e.Failure)
 	}
 	if e.Failure == "" {
 		j.log.Info().Msg("the job runs with the parallelism that was asked for")
 		return
 	}
-	j.log.Warn().Str("failure", e.Failure).Str("problem", j.resourceProblem()).Msg("the job cannot have the parallelism that was asked for, and goes on as before")
+	j.log.Warn().Str("failure", e.Failure).Str("problem", j.opts.Resources.CurrentProblem()).Msg("the job cannot have the parallelism that was asked for, and goes on as before")
 	j.storeRequirements(e.Requirements, func(err error) {
 		if err != nil {
 			j.log.Warn().Err(err).Msg("the next application attempt will try again to change the job's parallelism")
@@ -279,7 +286,7 @@ func (j *JobMaster) require(r scheduler.Requirements, ch chan<- error) {
 			return
 		}
 		j.log.Info().Interface("requirements", r).Msg("another parallelism was asked for")
-		j.scaling.last = &Rescale{Asked: time.Now()}
+		j.scaling.history.begin(CauseRequirements, j.graph, r)
 		j.step(scheduler.Require{Requirements: r})
 		ch <- nil
 	})

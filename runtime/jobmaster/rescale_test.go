@@ -108,8 +108,12 @@ func TestRescaleUpAndDown(t *testing.T) {
 			t.Errorf("the state %s was lost; restored %v", want, seen)
 		}
 	}
-	if det := r.details(); det.Restarts != 0 || det.Rescales != 1 || det.Root != nil || det.LastRescale.Ended.IsZero() || det.LastRescale.Failure != "" {
-		t.Errorf("restarts %d, rescales %d, root %v, last %+v", det.Restarts, det.Rescales, det.Root, det.LastRescale)
+	if det := r.details(); det.Restarts != 0 || det.Rescales != 1 || det.Root != nil {
+		t.Errorf("restarts %d, rescales %d, root %v", det.Restarts, det.Rescales, det.Root)
+	}
+	if h := r.details().RescaleHistory; len(h) != 1 || h[0].State != "COMPLETED" || h[0].Cause != jobmaster.CauseRequirements || h[0].Vertices[1] != (jobmaster.RescaledVertex{
+		ID: sink, Name: "Sum -> Sink: out", Group: "default", Desired: 6, Least: 6, Before: 3, After: 6}) {
+		t.Errorf("history %+v", h)
 	}
 	r.require(both(1, 1))
 	r.runs(1, 1)
@@ -165,10 +169,10 @@ func TestRescaleWithoutSlotsLeavesTheJobAlone(t *testing.T) {
 	r := start(t, &jobtest.World{}, map[string]string{"taskmanager.numberOfTaskSlots": "3", "slot.request.timeout": "300 ms"}, noMore(1))
 	r.runs(2, 3)
 	r.require(both(4, 4))
-	r.until("the request is given up", func() bool { l := r.details().LastRescale; return l != nil && !l.Ended.IsZero() })
+	r.until("the request is given up", func() bool { return r.details().RescaleCounts["FAILED"] == 1 })
 	d := r.details()
-	if !strings.Contains(d.LastRescale.Failure, "3 of 4 slots within 300ms") || d.Attempt != 0 || d.Slots != 3 || !allTasks(d, scheduler.TaskRunning) {
-		t.Errorf("failure %q, attempt %d, %d slots", d.LastRescale.Failure, d.Attempt, d.Slots)
+	if !strings.Contains(d.RescaleHistory[0].Failure, "3 of 4 slots within 300ms") || d.Attempt != 0 || d.Slots != 3 || !allTasks(d, scheduler.TaskRunning) {
+		t.Errorf("%+v, attempt %d, %d slots", d.RescaleHistory, d.Attempt, d.Slots)
 	}
 	if d.Requirements[sink] != (scheduler.Bounds{Lower: 3, Upper: 3}) {
 		t.Errorf("requirements %v", d.Requirements)
@@ -209,8 +213,16 @@ func TestAdaptiveJobRunsWithWhatThereIs(t *testing.T) {
 	r.runs(2, 2)
 	r.c.LimitTaskManagers(0)
 	r.runs(2, 3)
-	if d := r.details(); d.Restarts != 1 {
+	d := r.details()
+	if d.Restarts != 1 {
 		t.Errorf("%d restarts, want 1", d.Restarts)
+	}
+	var causes []string
+	for _, h := range d.RescaleHistory {
+		causes = append(causes, h.Cause)
+	}
+	if got := strings.Join(causes, " "); got != "NEW_RESOURCE_AVAILABLE RECOVERABLE_FAILOVER NEW_RESOURCE_AVAILABLE NEW_RESOURCE_AVAILABLE INITIAL_SCHEDULE" {
+		t.Errorf("changes of the parallelism, newest first: %s", got)
 	}
 }
 

@@ -209,7 +209,7 @@ func (j *JobMaster) fail(f scheduler.Failure) {
 }
 
 // workerExited: the process is gone, its TaskManager lives. A worker that had been up is started again at once, beside the
-// cancelling of the other tasks; one that never came up is started with the restart, which the strategy paces.
+// cancelling of the other tasks, or for the tasks that it is to get; one that never came up is started with the restart, which the strategy paces.
 func (j *JobMaster) workerExited(tm string, e *pb.WorkerExited) {
 	w := j.workers[tm]
 	if w == nil {
@@ -225,7 +225,8 @@ func (j *JobMaster) workerExited(tm string, e *pb.WorkerExited) {
 	if j.result != nil || j.sched == nil {
 		return
 	}
-	if w.hello != nil && j.hasSlots(tm) && j.sched.State() == scheduler.JobRestarting {
+	waits := j.sched.State() == scheduler.JobRunning && j.prep == nil && !j.batch() // for a change of the parallelism
+	if w.hello != nil && j.hasSlots(tm) && (j.sched.State() == scheduler.JobRestarting || waits) {
 		j.startWorker(tm)
 	}
 	j.checkPrepared()

@@ -138,13 +138,18 @@ type (
 		N    int
 		Keep []Slot
 	}
-	// Rescaled tells the parallelism of the next attempts; Prepare follows.
-	Rescaled struct{ Graph *graph.JobGraph }
+	// Rescaled tells the parallelism of the next attempts; Prepare follows. Planned: the job ran, and restarts for nothing else.
+	Rescaled struct {
+		Graph   *graph.JobGraph
+		Planned bool
+	}
 	// TriggerRescale takes a checkpoint, from which the job goes on with another parallelism. RescaleFailed answers when there is none.
 	TriggerRescale struct{}
-	// RescaleEnded answers Require. Failure is why the job stays as it was, "" when it runs as required; Requirements are what holds.
+	// RescaleEnded answers Require. Failure is why the job stays as it was, "" when it runs as required, Resources
+	// that slots were missing; Requirements are what holds.
 	RescaleEnded struct {
 		Failure      string
+		Resources    bool
 		Requirements Requirements
 	}
 	// Prepare asks for everything that Deploy needs; Prepared answers. It replaces an earlier Prepare.

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -28,6 +27,8 @@ type Rescaling struct {
 	Patience time.Duration
 	// Off: the job takes no checkpoints, so that its parallelism cannot change while it runs.
 	Off bool
+	// Restored: it was started from a checkpoint or savepoint. A job without any does not go on without one of its own.
+	Restored bool
 }
 
 // scaling is how the job's parallelism follows what is required and what slots there are.
@@ -43,22 +44,12 @@ type scaling struct {
 	last    time.Time // all tasks of an attempt began to run
 	to      graph.Parallelism
 	trigger trigger
-	wanted  int // slots, as RequireSlots said last
+	safe    bool // there is a checkpoint to go on from
+	wanted  int  // slots, as RequireSlots said last
 	count   int
 
 	deadline time.Time
 }
-
-// trigger is the wait for a checkpoint to change the parallelism from.
-type trigger struct {
-	on, saved bool
-	at        time.Time // when it began
-	retry     time.Time // zero: a checkpoint is being taken
-	failures  int
-}
-
-// retryPause is the pause after a failed checkpoint.
-const retryPause = time.Second
 
 // Requirements are what was asked for last, Rescales counts changes of the parallelism, Pending reports whether one is on its way, and
 // Rescaling whether the job is RESTARTING for one.
@@ -224,7 +215,7 @@ func (s *Scheduler) resize(p graph.Parallelism) {
 		}
 		s.groups, s.slots = groupsOf(s.cfg.Graph, func(v *graph.Vertex) int { return v.Parallelism })
 		c.count++
-		s.emit(Rescaled{s.cfg.Graph})
+		s.emit(Rescaled{s.cfg.Graph, c.to != nil})
 	}
 	want := max(s.slots, slotsOf(s.cfg.Graph, s.inForce().upper()))
 	if c.former != nil {
@@ -252,125 +243,6 @@ func least(p, q graph.Parallelism) bool {
 		}
 	}
 	return true
-}
-
-// considerRescale changes the parallelism of a running job.
-func (s *Scheduler) considerRescale(tick bool) {
-	c := &s.scale
-	present := s.cfg.Graph.Parallelism()
-	holds := c.req.holds(present)
-	p, ok := c.req.fit(s.cfg.Graph, len(c.ready))
-	switch {
-	case !ok || s.cfg.Rescaling.Off || holds && (maps.Equal(p, present) || !least(present, p)):
-		c.trigger = trigger{}
-		switch until := c.changed.Add(s.cfg.Rescaling.ExecutingStabilization); {
-		case c.former == nil:
-		case !holds:
-			s.considerPatience()
-		case maps.Equal(present, c.req.upper()) || !s.now.Before(until):
-			s.reached()
-		default: // it may run so; more slots may come
-			s.dueAt(until)
-		}
-		return
-	}
-	if !c.trigger.on {
-		at := s.now
-		if !maps.Equal(p, c.req.upper()) {
-			at = c.changed.Add(s.cfg.Rescaling.ExecutingStabilization)
-		}
-		if cool := c.last.Add(s.cfg.Rescaling.Cooldown); !c.urgent && cool.After(at) {
-			at = cool
-		}
-		if s.now.Before(at) {
-			s.dueAt(at)
-			return
-		}
-		c.trigger = trigger{on: true, at: s.now}
-		s.save()
-	}
-	switch t := &c.trigger; {
-	case t.saved || !s.now.Before(t.at.Add(s.cfg.Rescaling.MaxDelay)):
-		s.dueAt(s.now)
-		if tick {
-			s.rescale(p)
-		}
-		return
-	case !t.retry.IsZero() && !s.now.Before(t.retry):
-		t.retry = time.Time{}
-		s.save()
-	case !t.retry.IsZero():
-		s.dueAt(t.retry)
-	}
-	s.dueAt(c.trigger.at.Add(s.cfg.Rescaling.MaxDelay))
-}
-
-func (s *Scheduler) save() {
-	if s.cfg.Rescaling.Checkpoint {
-		s.emit(TriggerRescale{})
-	}
-}
-
-// saved notes how the checkpoint of a TriggerRescale ended.
-func (s *Scheduler) saved(ok bool) {
-	t := &s.scale.trigger
-	switch {
-	case !t.on:
-	case ok:
-		t.saved = true
-	default:
-		t.failures++
-		t.retry = s.now.Add(retryPause)
-		t.saved = t.failures >= s.cfg.Rescaling.MaxFailures
-	}
-}
-
-// considerPatience gives up what was asked for when its slots do not come: the job goes on as before.
-func (s *Scheduler) considerPatience() {
-	c := &s.scale
-	until := c.asked.Add(s.cfg.Rescaling.Patience)
-	if s.now.Before(until) {
-		s.dueAt(until)
-		return
-	}
-	least, _ := groupsOf(s.cfg.Graph, func(v *graph.Vertex) int { return c.req[v.ID].Lower })
-	need := 0
-	for _, g := range least {
-		need += g.size
-	}
-	why := fmt.Sprintf("%d of %d slots within %s (slot.request.timeout)", len(c.ready), need, s.cfg.Rescaling.Patience)
-	c.req, c.former, c.urgent, c.changed = c.former, nil, false, s.now
-	s.requireSlots(max(s.slots, slotsOf(s.cfg.Graph, c.req.upper())))
-	s.emit(RescaleEnded{Failure: why, Requirements: c.req})
-}
-
-// reached: the job runs as was asked.
-func (s *Scheduler) reached() {
-	s.scale.former, s.scale.urgent = nil, false
-	s.emit(RescaleEnded{Requirements: s.scale.req})
-}
-
-// rescale ends all tasks, for an attempt of another parallelism.
-func (s *Scheduler) rescale(p graph.Parallelism) {
-	s.scale.trigger = trigger{}
-	s.scale.deadline = time.Time{}
-	if !s.setJob(JobRestarting) {
-		return
-	}
-	s.scale.to = p
-	s.root, s.pause, s.jitter = nil, 0, 0
-	s.hit(nil)
-	s.end("the job changes its parallelism")
-	s.checkEnd()
-}
-
-// ran: all tasks of an attempt run.
-func (s *Scheduler) ran() {
-	c := &s.scale
-	c.last, c.trigger = s.now, trigger{}
-	if c.former != nil && maps.Equal(s.cfg.Graph.Parallelism(), c.req.upper()) {
-		s.reached()
-	}
 }
 
 // patience is how long a preparation may wait for its slots.

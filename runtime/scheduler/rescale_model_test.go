@@ -194,7 +194,7 @@ func TestElasticJobsGetWhereTheyAreAskedTo(t *testing.T) {
 		}
 		cfg := Config{Graph: g, Checkpoints: true, Requirements: Fixed(g), Strategy: StrategyOf(config.Configuration{"restart-strategy.type": "exponential-delay"}, graph.Streaming),
 			Rescaling: Rescaling{Wait: 5 * time.Minute, Stabilization: 10 * time.Second, Cooldown: 30 * time.Second, ExecutingStabilization: time.Minute, Checkpoint: true,
-				MaxDelay: 10 * time.Minute, MaxFailures: 2, Patience: 5 * time.Minute}}
+				MaxDelay: 10 * time.Minute, MaxFailures: 2, Patience: 5 * time.Minute, Restored: true}}
 		if rapid.Bool().Draw(rt, "adaptive") {
 			cfg.Requirements = Elastic(g)
 		}

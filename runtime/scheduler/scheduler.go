@@ -111,6 +111,7 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Graph == nil || len(cfg.Graph.Vertices) == 0 {
 		return nil, fmt.Errorf("scheduler: plan job: the graph is empty: add a source and a sink")
 	}
+	s.scale.safe = cfg.Rescaling.Restored
 	switch r := cfg.Requirements; {
 	case r == nil || cfg.Graph.Mode == graph.Batch:
 		s.scale.req = Fixed(cfg.Graph)

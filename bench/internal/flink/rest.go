@@ -65,6 +65,7 @@ type Job struct {
 	State      string           `json:"state"`
 	Timestamps map[string]int64 `json:"timestamps"`
 	Vertices   []struct {
+		ID          string         `json:"id"`
 		Parallelism int            `json:"parallelism"`
 		Tasks       map[string]int `json:"tasks"`
 	} `json:"vertices"`
@@ -86,6 +87,35 @@ func (j Job) Runs() bool {
 		}
 	}
 	return true
+}
+
+// Require asks for another parallelism of each vertex, in their order: as many subtasks as there are slots for, up to that.
+func (r *REST) Require(ctx context.Context, id string, parallelism ...int) error {
+	j, err := r.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if len(j.Vertices) != len(parallelism) {
+		return fmt.Errorf("flink: the job has %d vertices, not %d", len(j.Vertices), len(parallelism))
+	}
+	type bounds struct {
+		Lower int `json:"lowerBound"`
+		Upper int `json:"upperBound"`
+	}
+	body := map[string]map[string]bounds{}
+	for i, v := range j.Vertices {
+		body[v.ID] = map[string]bounds{"parallelism": {1, parallelism[i]}}
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("flink: require: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.base+"/jobs/"+id+"/resource-requirements", bytes.NewReader(b))
+	if err != nil {
+		return fmt.Errorf("flink: require: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return r.do(req, nil)
 }
 
 // Job reads a job's state.

@@ -37,6 +37,8 @@ type Spec struct {
 	Flink *flink.Home // for Peer
 
 	Keys int64
+	// Parallelism is that of the operator with the rows; 0 is 1. Slots are those of the TaskManager; 0 is 1. The source has one subtask.
+	Parallelism, Slots int
 	// Rate is events a second after each key was there; 0 is no limit.
 	Rate        int64
 	Interval    time.Duration // between two checkpoints; 0 for none
@@ -105,7 +107,7 @@ func startOurs(ctx context.Context, s *Spec) (Engine, error) {
 		return nil, err
 	}
 	conf := config.Configuration{
-		"taskmanager.memory.process.size": strconv.FormatInt(s.Memory, 10) + "b", "taskmanager.numberOfTaskSlots": "1", "parallelism.default": "1",
+		"taskmanager.memory.process.size": strconv.FormatInt(s.Memory, 10) + "b", "taskmanager.numberOfTaskSlots": strconv.Itoa(max(1, s.Slots)), "parallelism.default": strconv.Itoa(max(1, s.Parallelism)),
 		"state.backend.type": "pebble", "execution.checkpointing.interval": s.Interval.String(), "execution.checkpointing.dir": s.Checkpoints,
 		"execution.checkpointing.mode": "exactly_once",
 	}
@@ -148,7 +150,7 @@ func startTheirs(ctx context.Context, s *Spec) (_ Engine, err error) {
 		enter[flink.TaskManagerName] = t.group.Enter()
 	}
 	settings := map[string]string{
-		"taskmanager.memory.process.size": strconv.FormatInt(s.Memory, 10) + "b", "taskmanager.numberOfTaskSlots": "1",
+		"taskmanager.memory.process.size": strconv.FormatInt(s.Memory, 10) + "b", "taskmanager.numberOfTaskSlots": strconv.Itoa(max(1, s.Slots)),
 		"state.backend.type": "rocksdb", "execution.checkpointing.dir": s.Checkpoints, "execution.checkpointing.mode": "EXACTLY_ONCE", "restart-strategy.type": "exponential-delay",
 	}
 	if s.Interval > 0 {
@@ -160,7 +162,7 @@ func startTheirs(ctx context.Context, s *Spec) (_ Engine, err error) {
 		return nil, err
 	}
 	t.before = proc.CPU(t.JobManager(), t.TaskManager())
-	t.job, err = t.Submit(ctx, "thalweg.bench.State", 1, s.args()...)
+	t.job, err = t.Submit(ctx, "thalweg.bench.State", max(1, s.Parallelism), s.args()...)
 	return t, err
 }
 

@@ -73,7 +73,7 @@ func (w *Watcher) Finish(ctx context.Context) error {
 		return err
 	}
 	w.spec.logf("%s: compares with the plain computation", w.spec.Side)
-	got, err := tally.Read(w.spec.results(), 1)
+	got, err := tally.Read(w.spec.results(), max(1, w.spec.Parallelism))
 	if err != nil {
 		return err
 	}

@@ -111,6 +111,15 @@ func ReadProgress(dir string, subtask int) (int64, error) {
 	return n, nil
 }
 
+// Told is when a sink subtask has last told its progress; zero before it did.
+func Told(dir string, subtask int) time.Time {
+	info, err := os.Stat(progressFile(dir, subtask))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
 func progressFile(dir string, subtask int) string {
 	return filepath.Join(dir, fmt.Sprintf("progress-%d", subtask))
 }

@@ -93,7 +93,7 @@ func build(env *stream.Environment) error {
 		src = hybrid.Source(datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n) }, datagen.Count(n))).
 			Then(until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(n+i, n) }, datagen.Count(math.MaxInt64/2), datagen.RatePerSecond(float64(*rate))), *stop, true})
 	}
-	env.FromSource(src, stream.NoWatermarks[rows.Event](), "events").UID("events").
+	env.FromSource(src, stream.NoWatermarks[rows.Event](), "events").UID("events").SetParallelism(1).
 		KeyBy(func(e rows.Event) int64 { return e.Key }).
 		Process(func() stream.KeyedProcessFunction[int64, rows.Event, rows.Result] { return &keep{} }).UID("rows").
 		SinkTo(tally.Sink[rows.Result]{Dir: *result, Sum: (*rows.Result).Sum, Progress: true}).UID("out")

@@ -19,7 +19,7 @@ public final class State {
         String result = a.get("result", "");
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
         env.fromSource(new Numbers<>(n -> Rows.make(n, keys), Long.MAX_VALUE / 2, a.number("rate", 0), a.get("stop", ""), keys), WatermarkStrategy.noWatermarks(), "events", Types.POJO(Rows.In.class))
-                .uid("events")
+                .uid("events").setParallelism(1)
                 .keyBy(e -> e.key, Types.LONG)
                 .process(new Keep()).returns(Rows.Result.class).uid("rows")
                 .sinkTo(new Tally<>(result, Rows.Result::sum, r -> 1, true)).uid("out");

@@ -80,6 +80,21 @@ func TestSift(t *testing.T) {
 	})
 }
 
+// A record without the hash of its key would go to the state of another one.
+func TestSiftRefusesRecordsWithoutKey(t *testing.T) {
+	typ, err := TypeOf[string]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := typ.(*recordType[string]).codec.Append([]byte{0}, "x")
+	if _, err := Sift(data, typ.Restored(nil, 1), func(uint32) bool { return true }, -1); !errors.Is(err, ErrUnkeyed) {
+		t.Fatal(err)
+	}
+	if got, err := Sift(data, typ.Restored(nil, 1), nil, -1); err != nil || len(got) != len(data) {
+		t.Fatal(got, err)
+	}
+}
+
 // heard takes what comes.
 type heard struct {
 	records []string

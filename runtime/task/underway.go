@@ -181,6 +181,9 @@ func (t *Task) sift(s metadata.Sift, typ operator.Type, edge graph.Edge, data []
 	case metadata.SiftChosen:
 		return operator.Sift(data, measure, nil, t.d.Subtask)
 	}
+	if edge.Partitioner == graph.Hash {
+		return operator.Sift(data, measure, func(uint32) bool { return true }, -1)
+	}
 	return operator.Sift(data, measure, nil, -1)
 }
 

@@ -94,7 +94,7 @@ func (c *clustered) build(env *stream.Environment) error {
 
 // Whole programs of all operators whose results do not depend on order give, on a cluster with its threads, exchanges and checkpoints, what the
 // plain interpreter gives: over failures at any record, and when the job is stopped anywhere and goes on at another parallelism from its last
-// checkpoint; on both backends.
+// checkpoint; on both backends, with aligned and unaligned checkpoints.
 func TestProgramsOnAClusterAgainstModel(t *testing.T) {
 	var jobs, restored, failures atomic.Int64
 	rapid.Check(t, func(rt *rapid.T) { checkCluster(t, rt, &jobs, &restored, &failures) })
@@ -128,9 +128,12 @@ func checkCluster(t *testing.T, rt *rapid.T, jobs, restored, failures *atomic.In
 	conf := map[string]string{"execution.checkpointing.interval": "10 ms", "execution.checkpointing.dir": "file://" + dir,
 		"state.backend.type":    rapid.SampledFrom([]string{"hashmap", "hashmap", "pebble"}).Draw(rt, "backend"),
 		"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "10", "restart-strategy.fixed-delay.delay": "1 ms",
-		"taskmanager.memory.segment-size":   rapid.SampledFrom([]string{"64", "4 kb"}).Draw(rt, "segment"),
-		"taskmanager.numberOfTaskSlots":     rapid.SampledFrom([]string{"1", "4"}).Draw(rt, "slots"),
-		"execution.buffer-timeout.interval": rapid.SampledFrom([]string{"0 ms", "5 ms"}).Draw(rt, "buffer timeout")}
+		"execution.checkpointing.unaligned.enabled":          rapid.SampledFrom([]string{"true", "false"}).Draw(rt, "unaligned"),
+		"execution.checkpointing.unaligned.forced":           "true", // its partition function depends on the record alone
+		"execution.checkpointing.aligned-checkpoint-timeout": rapid.SampledFrom([]string{"0 ms", "3 ms"}).Draw(rt, "aligned timeout"),
+		"taskmanager.memory.segment-size":                    rapid.SampledFrom([]string{"64", "4 kb"}).Draw(rt, "segment"),
+		"taskmanager.numberOfTaskSlots":                      rapid.SampledFrom([]string{"1", "4"}).Draw(rt, "slots"),
+		"execution.buffer-timeout.interval":                  rapid.SampledFrom([]string{"0 ms", "5 ms"}).Draw(rt, "buffer timeout")}
 	total := int(2 * c.n)
 	for range rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(rt, "failures") {
 		c.events[rapid.IntRange(total/4, 2*total).Draw(rt, "failure at")] = func() error { failures.Add(1); return errors.New("on purpose") }

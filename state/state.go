@@ -220,6 +220,8 @@ type Handle struct {
 	Offsets []int64
 	Size    int64 // bytes, all files
 	New     int64 // bytes written for this snapshot (less than Size when incremental)
+	// Stats are of the writing, and not stored.
+	Stats []TableStats
 }
 
 // File is one file of a handle; Key is the backend's own name for it (an SST name for instance).

@@ -14,32 +14,22 @@ import (
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
-	"github.com/thalweg/thalweg/fs/hdfs"
-	"github.com/thalweg/thalweg/fs/local"
 	"github.com/thalweg/thalweg/internal/logging"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/minicluster"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 	"github.com/thalweg/thalweg/runtime/worker"
+	"github.com/thalweg/thalweg/stream/internal/filesystems"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 )
 
 // fileSystems registers the file systems that jobs can use.
 func fileSystems() (*fs.Registry, error) {
-	reg := &fs.Registry{}
-	local.Register(reg)
-	var cfg hdfs.Config
-	if os.Getenv("HADOOP_CONF_DIR") != "" {
-		c, err := conf.Load()
-		if err == nil {
-			cfg, err = hdfs.FromConf(c)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("stream: Hadoop's configuration: %w", err)
-		}
+	reg, err := filesystems.Registry()
+	if err != nil {
+		return nil, fmt.Errorf("stream: %w", err)
 	}
-	hdfs.Register(reg, cfg)
 	return reg, nil
 }
 

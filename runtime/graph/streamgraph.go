@@ -251,20 +251,25 @@ func (t *translation) check(g *StreamGraph) {
 
 // operatorID hashes the UID, or the position and inputs of a node without one.
 func (t *translation) operatorID(position int, n *Node) OperatorID {
-	var s strings.Builder
 	if n.UID != "" {
-		s.WriteString("uid:" + n.UID)
-	} else {
-		fmt.Fprintf(&s, "node:%d:%s", position, n.Kind)
-		for _, e := range n.In {
-			fmt.Fprintf(&s, ":%s:%d", t.ids[e.From], e.Input)
-			if e.Tag != "" {
-				s.WriteString(":" + e.Tag)
-			}
+		return OperatorIDOf(n.UID)
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "node:%d:%s", position, n.Kind)
+	for _, e := range n.In {
+		fmt.Fprintf(&s, ":%s:%d", t.ids[e.From], e.Input)
+		if e.Tag != "" {
+			s.WriteString(":" + e.Tag)
 		}
 	}
-	sum := sha256.Sum256([]byte(s.String()))
-	var id OperatorID
+	return hashID(s.String())
+}
+
+// OperatorIDOf is the id of the operator with a UID, in every job.
+func OperatorIDOf(uid string) OperatorID { return hashID("uid:" + uid) }
+
+func hashID(s string) (id OperatorID) {
+	sum := sha256.Sum256([]byte(s))
 	copy(id.ID[:], sum[:])
 	return id
 }

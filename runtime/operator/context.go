@@ -78,6 +78,9 @@ type Context struct {
 	vacant        func() bool // no window is open: none is lost by another layout; nil for never
 	wrongKey      func(key string) error
 	subtaskStates map[string]subtaskState
+	sizes         stateSizes
+	listing       bool  // keep listers, for Offline
+	listers       []any // keyLister of each keyed state that is open
 }
 
 // Marker remembers which operator of the chain runs user code (its Index), so that a panic can be attributed.
@@ -184,7 +187,7 @@ func (k *KeyedBase) Snapshot(b Barrier) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("operator %s: snapshot: %w", k.Ctx.Describe(), err)
 	}
-	return Snapshot{Lists: lists, Keyed: []state.Snapshot{s}}, nil
+	return Snapshot{Lists: lists, Keyed: []state.Snapshot{k.Ctx.measured(s)}}, nil
 }
 
 // CheckpointComplete tells the backend.

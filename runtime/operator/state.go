@@ -134,7 +134,7 @@ func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl
 	if o.ttl == nil {
 		return nil, nil
 	}
-	t, err := newTTL(r.ctx, *o.ttl)
+	t, err := newTTL(r.ctx, name, *o.ttl)
 	if err != nil {
 		return nil, lasting("state %q, opened at %s: %w", name, userSite(), err)
 	}
@@ -260,6 +260,9 @@ func (r *RuntimeContext[K]) ValueState[V any](name string, opts ...StateOption) 
 		return ValueState[V]{}, err
 	}
 	s, err := r.openValue(name, "ValueState["+typeName[V]()+"]", codec, opts)
+	if err == nil {
+		r.ctx.listed(s)
+	}
 	return ValueState[V]{s}, err
 }
 
@@ -310,6 +313,9 @@ func (r *RuntimeContext[K]) ReducingState[V any](name string, fn func(a, b V) V,
 		return ReducingState[V]{}, lasting("state %q, opened at %s: the reduce function is nil", name, userSite())
 	}
 	s, err := r.openValue(name, "ReducingState["+typeName[V]()+"]", codec, opts)
+	if err == nil {
+		r.ctx.listed(s)
+	}
 	return ReducingState[V]{s, fn, serde.Mutable(codec)}, err
 }
 
@@ -386,5 +392,8 @@ func (r *RuntimeContext[K]) AggregatingState[T, A, R any](name string, agg State
 		return AggregatingState[T, R]{}, lasting("state %q, opened at %s: the aggregator is nil", name, userSite())
 	}
 	s, err := r.openValue(name, "AggregatingState["+typeName[A]()+"]", codec, opts)
+	if err == nil {
+		r.ctx.listed(s)
+	}
 	return AggregatingState[T, R]{&accumulator[T, A, R]{s, agg, codec, codec.Views(), serde.Mutable(codec) && mutableType[R]()}}, err
 }

@@ -62,6 +62,9 @@ func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (
 		t, err := openTable(r.ctx, state.TableDesc[K, []V]{Name: name, Key: r.key, Value: state.ListCodec(elem), Adapt: state.AdaptList(state.Adapt(elem))})
 		k := &keyedList[K, V]{t: t, cur: r.cur, elem: elem}
 		k.taker, _ = t.(state.Taker[K, []V])
+		if err == nil {
+			r.ctx.listed(k)
+		}
 		return ListState[V]{k}, err
 	}
 	t, err := openTable(r.ctx, state.TableDesc[K, []state.Timed[V]]{Name: name, Key: r.key, Value: state.ListCodec(state.TimedCodec(elem)),
@@ -74,7 +77,9 @@ func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (
 		return ListState[V]{}, err
 	}
 	ttl.sweep(t)
-	return ListState[V]{&timedListState[K, V]{t: t, cur: r.cur, elem: elem, ttl: ttl}}, nil
+	l := &timedListState[K, V]{t: t, cur: r.cur, elem: elem, ttl: ttl}
+	r.ctx.listed(l)
+	return ListState[V]{l}, nil
 }
 
 type keyedList[K comparable, V any] struct {

@@ -107,7 +107,11 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 	}
 	if ttl == nil {
 		t, err := openMap(r.ctx, state.MapDesc[K, UK, V]{Name: name, Key: r.key, Sub: sub, Value: codec, Adapt: state.Adapt(codec)})
-		return MapState[UK, V]{&keyedMap[K, UK, V]{t, r.cur}}, err
+		m := &keyedMap[K, UK, V]{t, r.cur}
+		if err == nil {
+			r.ctx.listed(m)
+		}
+		return MapState[UK, V]{m}, err
 	}
 	t, err := openMap(r.ctx, state.MapDesc[K, UK, state.Timed[V]]{Name: name, Key: r.key, Sub: sub, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
 		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
@@ -119,6 +123,7 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 	ttl.sweep(t)
 	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ttl: ttl}
 	m.one = timedValue[state.Pair[K, UK], V]{t, &m.entry, ttl}
+	r.ctx.listed(m)
 	return MapState[UK, V]{m}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -57,9 +58,10 @@ type ttl struct {
 	ctx   *Context
 	table state.Sweeper
 	due   int // entries that accesses asked to look at
+	gone  connector.Counter // entries that were removed since they had expired
 }
 
-func newTTL(c *Context, cfg StateTTLConfig) (*ttl, error) {
+func newTTL(c *Context, name string, cfg StateTTLConfig) (*ttl, error) {
 	switch {
 	case cfg.TTL < time.Millisecond:
 		return nil, fmt.Errorf("time to live %v is below a millisecond", cfg.TTL)
@@ -70,7 +72,7 @@ func newTTL(c *Context, cfg StateTTLConfig) (*ttl, error) {
 	case cfg.Visibility != NeverReturnExpired && cfg.Visibility != ReturnExpiredIfNotCleanedUp:
 		return nil, fmt.Errorf("unknown visibility %d of expired values", cfg.Visibility)
 	}
-	return &ttl{StateTTLConfig: cfg, ms: cfg.TTL.Milliseconds(), ctx: c}, nil
+	return &ttl{StateTTLConfig: cfg, ms: cfg.TTL.Milliseconds(), ctx: c, gone: c.Metrics.Counter(stateMetric(name, "numExpired"))}, nil
 }
 
 // expired may be called from any goroutine.
@@ -94,13 +96,27 @@ func (t *ttl) sweep(table any) {
 	}
 	var again func() error
 	again = func() error {
-		if err := t.table.Sweep(sweepStep); err != nil {
+		if err := t.clean(sweepStep); err != nil {
 			return fmt.Errorf("operator %s: %w", t.ctx.Describe(), err)
 		}
 		t.ctx.At(t.ctx.Now()+sweepEvery, again)
 		return nil
 	}
 	t.ctx.At(t.ctx.Now()+sweepEvery, again)
+}
+
+// clean looks at the next n entries and removes those that have expired.
+func (t *ttl) clean(n int) error {
+	sized, ok := t.table.(interface{ Len() int })
+	if !ok {
+		return t.table.Sweep(n)
+	}
+	before := sized.Len()
+	err := t.table.Sweep(n)
+	if gone := before - sized.Len(); gone > 0 {
+		t.gone.Add(int64(gone))
+	}
+	return err
 }
 
 // access is called before every access to the state of a key of a key group, when no value is held by pointer. It returns the time.
@@ -112,7 +128,7 @@ func (t *ttl) access(group uint16) (int64, error) {
 		if t.due += t.CleanupIncrementally; t.due >= sweepBatch {
 			n := t.due
 			t.due = 0
-			if err := t.table.Sweep(n); err != nil {
+			if err := t.clean(n); err != nil {
 				return 0, err
 			}
 		}
@@ -137,6 +153,7 @@ func (k *timedValue[K, V]) get() (v V, found bool, err error) {
 		return v, false, err
 	}
 	if k.ttl.expired(x.At, now) {
+		k.ttl.gone.Add(1)
 		if err := k.t.Delete(*k.cur, 0); err != nil || k.ttl.Visibility == NeverReturnExpired {
 			return v, false, err
 		}

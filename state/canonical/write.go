@@ -61,6 +61,8 @@ type Writer struct {
 	table   int
 	entries uint32
 	counts  []int64
+	bytes   []int64 // of keys and values, by table
+	largest []state.Largest
 	err     error
 }
 
@@ -77,7 +79,7 @@ func newWriter(w io.Writer, maxParallelism int, rng state.Range, tables []state.
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(js)))
 	b = append(b, js...)
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(js, castagnoli))
-	x := &Writer{w: bufio.NewWriterSize(w, 128<<10), rng: rng, group: rng.Start, table: -1, counts: make([]int64, len(tables))}
+	x := &Writer{w: bufio.NewWriterSize(w, 128<<10), rng: rng, group: rng.Start, table: -1, counts: make([]int64, len(tables)), bytes: make([]int64, len(tables)), largest: make([]state.Largest, len(tables))}
 	x.write(b)
 	return x, x.err
 }
@@ -104,6 +106,9 @@ func (w *Writer) Begin(g int) error {
 // Entry adds an entry of a table; the file takes copies. The error is the first one of all writes.
 func (w *Writer) Entry(table int, ns state.Namespace, key, value []byte) error {
 	w.open(table, len(key)+len(value))
+	n := int64(len(key) + len(value))
+	w.bytes[table] += n
+	w.largest[table].See(key, n)
 	w.chunk = binary.LittleEndian.AppendUint64(w.chunk, uint64(ns))
 	w.chunk = appendBlob(w.chunk, key)
 	w.chunk = appendBlob(w.chunk, value)
@@ -113,6 +118,7 @@ func (w *Writer) Entry(table int, ns state.Namespace, key, value []byte) error {
 // Timer adds an entry of a timer set.
 func (w *Writer) Timer(table int, ns state.Namespace, at int64, key []byte) error {
 	w.open(table, len(key))
+	w.bytes[table] += int64(len(key)) + 16
 	w.chunk = binary.LittleEndian.AppendUint64(w.chunk, uint64(ns))
 	w.chunk = binary.LittleEndian.AppendUint64(w.chunk, uint64(at))
 	w.chunk = appendBlob(w.chunk, key)
@@ -124,6 +130,7 @@ func (w *Writer) addChunk(table int, count uint32, payload []byte) error {
 	w.flushChunk()
 	w.table, w.entries = table, count
 	w.counts[table] += int64(count)
+	w.bytes[table] += int64(len(payload))
 	w.chunk = append(append(w.chunk[:0], make([]byte, chunkHead)...), payload...)
 	w.flushChunk()
 	return w.err
@@ -226,5 +233,20 @@ func write(ctx context.Context, s state.Stream, maxParallelism int, rng state.Ra
 		m.Stored += metas[at].Stored
 		metas[at] = m
 	}
-	return state.Handle{Format: Format, Range: rng, Tables: metas, Offsets: offsets, Size: w.pos, New: w.pos}, nil
+	return state.Handle{Format: Format, Range: rng, Tables: metas, Offsets: offsets, Size: w.pos, New: w.pos, Stats: w.stats(tables)}, nil
+}
+
+// stats are what was written, by name.
+func (w *Writer) stats(tables []state.TableMeta) (all []state.TableStats) {
+	for i, m := range tables {
+		at := slices.IndexFunc(all, func(s state.TableStats) bool { return s.Name == m.Name })
+		if at < 0 {
+			at, all = len(all), append(all, state.TableStats{Name: m.Name})
+		}
+		s := &all[at]
+		s.Entries += w.counts[i]
+		s.Bytes += w.bytes[i]
+		s.Largest = append(s.Largest, w.largest[i].Entries()...)
+	}
+	return all
 }

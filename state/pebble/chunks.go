@@ -1,9 +1,12 @@
 package pebble
 
 import (
+	"encoding/binary"
 	"errors"
 
 	pdb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/thalweg/thalweg/state"
 )
 
 // chunkBytes is about the size of the pieces that a snapshot's changes are encoded to. Together they may be as large as the cache; in pieces
@@ -15,6 +18,28 @@ type chunks struct {
 	b    *Backend
 	full []batch
 	cur  batch
+	// largest are the largest entries of each set, by its id; at is that of the last entry.
+	largest map[uint16]*state.Largest
+	at      *state.Largest
+	id      uint16
+}
+
+// see notes the size of an entry.
+func (c *chunks) see(key []byte, bytes int) {
+	if len(key) < tablePrefix { // meta
+		return
+	}
+	id := binary.BigEndian.Uint16(key)
+	if c.at == nil || c.id != id {
+		if c.largest == nil {
+			c.largest = map[uint16]*state.Largest{}
+		}
+		if c.largest[id] == nil {
+			c.largest[id] = &state.Largest{}
+		}
+		c.at, c.id = c.largest[id], id
+	}
+	c.at.See(key[tablePrefix:], int64(bytes))
 }
 
 func (c *chunks) room() batch {
@@ -27,6 +52,7 @@ func (c *chunks) room() batch {
 
 // Set implements batch.
 func (c *chunks) Set(key, value []byte, o *pdb.WriteOptions) error {
+	c.see(key, len(key)-tablePrefix+len(value))
 	return c.room().Set(key, value, o)
 }
 

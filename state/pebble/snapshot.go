@@ -123,6 +123,11 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	s := &snapshot{id: checkpointID, b: b, f: f, sets: slices.Clone(b.sets), unopened: b.unopened}
 	for _, x := range b.sets {
 		s.times = append(s.times, x.now())
+		st := state.TableStats{Name: x.describe().Name, Entries: int64(x.Len())}
+		if l := batch.largest[x.number()]; l != nil {
+			st.Largest = l.Entries()
+		}
+		s.stats = append(s.stats, st)
 	}
 	for i := range b.meta.Sets {
 		s.tables = append(s.tables, b.meta.Sets[i].table())
@@ -150,6 +155,7 @@ type snapshot struct {
 	sets   []set
 	times  []int64 // by set
 	tables []state.TableMeta
+	stats  []state.TableStats // by set
 	// unopened goes into the canonical form behind the sets, each schema as a table of its own.
 	unopened []setMeta
 }
@@ -315,7 +321,19 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 	s.b.mu.Lock()
 	s.b.sent[s.id] = tables
 	s.b.mu.Unlock()
+	h.Stats = s.measure()
 	return h, nil
+}
+
+// measure adds to the stats what the sets take on disk. Their keys lie together.
+func (s *snapshot) measure() []state.TableStats {
+	for i, x := range s.sets {
+		n, err := raw(s.b).EstimateDiskUsage(appendGroup(nil, x.number(), 0), groupEnd(x.number(), 1<<16))
+		if err == nil { // it fails while the store is closed, when nobody looks any more
+			s.stats[i].Bytes = int64(n)
+		}
+	}
+	return s.stats
 }
 
 // sendAll uploads the files of h whose indexes are given.

@@ -69,13 +69,13 @@ func (totals) Result(t Total) (sum int64) { return t.Sum }
 
 // Ledger keeps a user's account in each kind of keyed state, with a timer at the end of each minute.
 type Ledger struct {
-	account stream.ValueState[Account]
-	minute  stream.ValueState[int64]
-	recent  stream.ListState[int32]
-	items   stream.MapState[string, int32]
-	largest stream.ReducingState[int32]
-	total   stream.AggregatingState[int32, int64]
-	seen    stream.ValueState[string]
+	Account stream.ValueState[Account]
+	Minute  stream.ValueState[int64]
+	Recent  stream.ListState[int32]
+	Items   stream.MapState[string, int32]
+	Largest stream.ReducingState[int32]
+	Total   stream.AggregatingState[int32, int64]
+	Seen    stream.ValueState[string]
 }
 
 // NewLedger is the constructor.
@@ -84,42 +84,42 @@ func NewLedger() stream.KeyedProcessFunction[string, Order, Line] { return &Ledg
 // Open opens the states.
 func (l *Ledger) Open(rt *stream.RuntimeContext[string]) error {
 	var errs [7]error
-	l.account, errs[0] = rt.ValueState[Account]("account")
-	l.minute, errs[1] = rt.ValueState[int64]("minute")
-	l.recent, errs[2] = rt.ListState[int32]("recent")
-	l.items, errs[3] = rt.MapState[string, int32]("items")
-	l.largest, errs[4] = rt.ReducingState("largest", func(a, b int32) int32 { return max(a, b) })
-	l.total, errs[5] = rt.AggregatingState("total", totals{})
-	l.seen, errs[6] = rt.ValueState[string]("seen", stream.WithTTL(stream.StateTTLConfig{TTL: 100 * 365 * 24 * time.Hour}))
+	l.Account, errs[0] = rt.ValueState[Account]("account")
+	l.Minute, errs[1] = rt.ValueState[int64]("minute")
+	l.Recent, errs[2] = rt.ListState[int32]("recent")
+	l.Items, errs[3] = rt.MapState[string, int32]("items")
+	l.Largest, errs[4] = rt.ReducingState("largest", func(a, b int32) int32 { return max(a, b) })
+	l.Total, errs[5] = rt.AggregatingState("total", totals{})
+	l.Seen, errs[6] = rt.ValueState[string]("seen", stream.WithTTL(stream.StateTTLConfig{TTL: 100 * 365 * 24 * time.Hour}))
 	return errors.Join(errs[:]...)
 }
 
 // ProcessElement adds an order.
 func (l *Ledger) ProcessElement(ctx *stream.KeyedContext[string], o Order, out *stream.Collector[Line]) error {
-	a, _, err1 := l.account.Value()
+	a, _, err1 := l.Account.Value()
 	a.Orders, a.Cents, a.Last = a.Orders+1, a.Cents+o.Cents, o.Item
-	recent, err2 := l.recent.Get()
+	recent, err2 := l.Recent.Get()
 	recent = append(slices.Clone(recent), o.Cents)
 	recent = recent[max(len(recent)-3, 0):]
-	items, _, err3 := l.items.Get(o.Item)
-	minute, armed, err4 := l.minute.Value()
-	if err := errors.Join(err1, err2, err3, err4, l.account.Update(a), l.recent.Update(recent), l.items.Put(o.Item, items+1), l.largest.Add(o.Cents), l.total.Add(o.Cents), l.seen.Update(o.Item)); err != nil {
+	items, _, err3 := l.Items.Get(o.Item)
+	minute, armed, err4 := l.Minute.Value()
+	if err := errors.Join(err1, err2, err3, err4, l.Account.Update(a), l.Recent.Update(recent), l.Items.Put(o.Item, items+1), l.Largest.Add(o.Cents), l.Total.Add(o.Cents), l.Seen.Update(o.Item)); err != nil {
 		return err
 	}
 	if m := Minute(o.At); !armed || m != minute {
-		if err := errors.Join(l.minute.Update(m), ctx.RegisterEventTimeTimer(time.UnixMilli(m+59_999))); err != nil {
+		if err := errors.Join(l.Minute.Update(m), ctx.RegisterEventTimeTimer(time.UnixMilli(m+59_999))); err != nil {
 			return err
 		}
 	}
-	largest, _, err1 := l.largest.Get()
-	sum, _, err2 := l.total.Get()
+	largest, _, err1 := l.Largest.Get()
+	sum, _, err2 := l.Total.Get()
 	out.Collect(Line{Kind: "order", User: o.User, At: o.At, Account: a, Recent: recent, Items: items + 1, Largest: largest, Sum: sum})
 	return errors.Join(err1, err2)
 }
 
 // OnTimer tells the end of a minute.
 func (l *Ledger) OnTimer(ctx *stream.KeyedContext[string], timer stream.Timer, out *stream.Collector[Line]) error {
-	seen, found, err := l.seen.Value()
+	seen, found, err := l.Seen.Value()
 	if err == nil && (!found || seen == "") {
 		err = errors.New("the state with a time to live has gone")
 	}

@@ -171,8 +171,11 @@ func (r *SinkRun[T]) Checkpoint() *SinkCheckpoint {
 }
 
 // TryComplete commits what belongs to a checkpoint and those before it.
-func (r *SinkRun[T]) TryComplete(cp *SinkCheckpoint) error {
-	for sub, c := range r.committers {
+func (r *SinkRun[T]) TryComplete(cp *SinkCheckpoint) error { return r.CompletePartly(cp, r.par) }
+
+// CompletePartly is TryComplete of the first subtasks alone, as when the job dies in the midst of the commits.
+func (r *SinkRun[T]) CompletePartly(cp *SinkCheckpoint, subtasks int) error {
+	for sub, c := range r.committers[:subtasks] {
 		if c == nil {
 			continue
 		}

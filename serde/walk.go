@@ -134,6 +134,15 @@ func (s *Schema) least() int {
 	return 1
 }
 
+// Length is how many bytes the value at the front of src has. Errors: ErrOpaque; *DecodeError.
+func (s *Schema) Length(src []byte) (int, error) {
+	if s.unskippable() != "" {
+		return 0, ErrOpaque
+	}
+	n, err := s.skip(src, 0, &op{})
+	return n, withType(err, s.String())
+}
+
 // skip passes over the value at src[i], for an instruction of a program.
 func (s *Schema) skip(src []byte, i int, o *op) (int, error) {
 	p, err := s.Split(src[i:])

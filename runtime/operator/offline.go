@@ -148,6 +148,9 @@ func TakeOffline(c *Context, b Barrier) (Snapshot, error) {
 // CloseOffline closes the state of c.
 func CloseOffline(c *Context) error { return (&KeyedBase{Ctx: c}).Close() }
 
+// WatermarkState is the list in which window operators keep their watermark by key group.
+const WatermarkState = watermarkState
+
 // OfUser reports whether a list of operator state is one that functions open, or what describes them.
 func OfUser(list string) bool {
 	return len(list) > len(userPrefix) && list[:len(userPrefix)] == userPrefix

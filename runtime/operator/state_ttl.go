@@ -57,7 +57,7 @@ type ttl struct {
 	ms    int64
 	ctx   *Context
 	table state.Sweeper
-	due   int // entries that accesses asked to look at
+	due   int               // entries that accesses asked to look at
 	gone  connector.Counter // entries that were removed since they had expired
 }
 

@@ -26,6 +26,8 @@ type Writer struct {
 	max  int
 	with []operatorChange
 	errs []error
+	// regroup is the max parallelism that all operators get; 0 leaves them theirs.
+	regroup int
 }
 
 // operatorChange are the changes to an operator.
@@ -146,13 +148,11 @@ func (w *Writer) Write(ctx context.Context, dir string) (uri string, err error) 
 	defer func() { err = errors.Join(err, sink.Close()) }()
 	for i := range out.Operators {
 		op := &out.Operators[i]
-		at := slices.IndexFunc(w.with, func(c operatorChange) bool { return c.id == op.ID })
-		if at >= 0 {
-			err = w.change(ctx, op, w.with[at].changes, sink)
-		} else {
-			err = w.carry(ctx, op, sink)
+		var changes []Change
+		if at := slices.IndexFunc(w.with, func(c operatorChange) bool { return c.id == op.ID }); at >= 0 {
+			changes = w.with[at].changes
 		}
-		if err != nil {
+		if err := w.operator(ctx, op, changes, sink); err != nil {
 			return "", fmt.Errorf("stateprocessor: operator %s: %w", op.Title(), errors.Join(err, f.Remove(context.WithoutCancel(ctx), pathOf(f.URI(), target), true)))
 		}
 	}

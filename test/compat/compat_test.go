@@ -135,39 +135,45 @@ func TestSavepointsOfEarlierBuildsGoOn(t *testing.T) {
 		if err := run(t, dir, backend, func(env *stream.Environment) { ledger.Build(env, 0, &got) }); err != nil {
 			t.Fatal(err)
 		}
-		orders := got.of(func(l ledger.Line) bool { return l.Kind == "order" })
-		first := int64(ledger.Records - len(orders))
-		if first < 100 || first > ledger.Records-100 {
-			t.Fatalf("goes on at order %d of %d: the savepoint shows nothing", first, ledger.Records)
-		}
-		slices.SortFunc(orders, func(a, b ledger.Line) int { return int(a.At - b.At) })
-		for i, l := range orders {
-			if w := want.orders[first+int64(i)]; fmt.Sprint(l) != fmt.Sprint(w) {
-				t.Fatalf("order %d\n got %+v\nwant %+v", first+int64(i), l, w)
-			}
-		}
-		minutes, windows := map[string]int{}, map[string]int{}
-		for _, l := range got.all {
-			switch at := minuteOf(l.User, l.At); l.Kind {
-			case "minute":
-				minutes[at]++
-			case "window":
-				windows[at]++
-				if l.Sum != want.sums[at] {
-					t.Errorf("window %+v, want %d", l, want.sums[at])
-				}
-			}
-		}
-		left := want.after(first - 1)
-		if len(minutes) != len(left)*ledger.Users || len(windows) != len(minutes) {
-			t.Errorf("%d minutes, %d windows, want %d of %d users", len(minutes), len(windows), len(left), ledger.Users)
-		}
-		for u := range int64(ledger.Users) {
-			for _, m := range left {
-				if at := minuteOf(ledger.Make(u).User, m); minutes[at] != 1 || windows[at] != 1 {
-					t.Errorf("%s: %d timers and %d windows", at, minutes[at], windows[at])
-				}
-			}
-		}
+		checkRest(t, want, got.all)
 	})
+}
+
+// checkRest checks what the ledger has told since a savepoint: every order since then as the whole input makes it, each timer and window that was open, once.
+func checkRest(t *testing.T, want reference, all []ledger.Line) {
+	t.Helper()
+	orders := slices.DeleteFunc(slices.Clone(all), func(l ledger.Line) bool { return l.Kind != "order" })
+	first := int64(ledger.Records - len(orders))
+	if first < 100 || first > ledger.Records-100 {
+		t.Fatalf("goes on at order %d of %d: the savepoint shows nothing", first, ledger.Records)
+	}
+	slices.SortFunc(orders, func(a, b ledger.Line) int { return int(a.At - b.At) })
+	for i, l := range orders {
+		if w := want.orders[first+int64(i)]; fmt.Sprint(l) != fmt.Sprint(w) {
+			t.Fatalf("order %d\n got %+v\nwant %+v", first+int64(i), l, w)
+		}
+	}
+	minutes, windows := map[string]int{}, map[string]int{}
+	for _, l := range all {
+		switch at := minuteOf(l.User, l.At); l.Kind {
+		case "minute":
+			minutes[at]++
+		case "window":
+			windows[at]++
+			if l.Sum != want.sums[at] {
+				t.Errorf("window %+v, want %d", l, want.sums[at])
+			}
+		}
+	}
+	left := want.after(first - 1)
+	if len(minutes) != len(left)*ledger.Users || len(windows) != len(minutes) {
+		t.Errorf("%d minutes, %d windows, want %d of %d users", len(minutes), len(windows), len(left), ledger.Users)
+	}
+	for u := range int64(ledger.Users) {
+		for _, m := range left {
+			if at := minuteOf(ledger.Make(u).User, m); minutes[at] != 1 || windows[at] != 1 {
+				t.Errorf("%s: %d timers and %d windows", at, minutes[at], windows[at])
+			}
+		}
+	}
 }

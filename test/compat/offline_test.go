@@ -156,6 +156,31 @@ func TestAJobGoesOnFromAChangedSavepoint(t *testing.T) {
 	})
 }
 
+// A savepoint gets another max parallelism, and the job goes on with it as it would have.
+func TestAJobGoesOnAtAnotherMaxParallelism(t *testing.T) {
+	want := replay()
+	kept(t, func(t *testing.T, dir, backend string) {
+		for _, n := range []int{5, 300} {
+			s := openSavepoint(t, dir, stateprocessor.Backend(backend))
+			at, err := s.Writer().MaxParallelism(n).Write(t.Context(), "file://"+t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = strings.TrimPrefix(at, "file://")
+			for _, op := range openSavepoint(t, at).Operators() {
+				if op.MaxParallelism != n {
+					t.Errorf("%+v", op)
+				}
+			}
+			var got lines[ledger.Line]
+			if err := run(t, at, backend, func(env *stream.Environment) { ledger.Build(env, 0, &got) }, "pipeline.max-parallelism", fmt.Sprint(n)); err != nil {
+				t.Fatal(err)
+			}
+			checkRest(t, want, got.all)
+		}
+	})
+}
+
 // opening makes accounts of lines of a file.
 type opening struct{ ledger.Ledger }
 

@@ -5,7 +5,7 @@ import "slices"
 // TableStats is what writing a snapshot has found out about a table or timer set, for metrics.
 type TableStats struct {
 	Name    string
-	Entries int64
+	Entries int64 // -1 when it is not known: in pebble's own form
 	// Bytes of keys and values as they are stored: exact in the canonical form, and what the files take in pebble's own.
 	Bytes int64
 	// Largest are the largest entries that were written: of all in the canonical form, of those that had changed in pebble's own.

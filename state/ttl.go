@@ -16,6 +16,8 @@ type TTL[V any] struct {
 	Live func(v V, now int64) (left V, keep, changed bool)
 	// Snapshots says that canonical snapshots leave out what has expired.
 	Snapshots bool
+	// Removed, when set, is told how many entries a step of Sweep has removed, where Len does not tell (pebble).
+	Removed func(n int)
 }
 
 // Sweeper is implemented by tables: Sweep looks at about n entries, going on where the last call stopped, and removes what has expired.

@@ -229,7 +229,7 @@ func (r *RuntimeContext[K]) openValue[V any](name, what string, codec serde.Code
 		return &keyedValue[K, V]{t, r.cur}, err
 	}
 	t, err := openTable(r.ctx, state.TableDesc[K, state.Timed[V]]{Name: name, Key: r.key, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
-		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
+		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Removed: ttl.removed, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
 			return v, !ttl.expired(v.At, now), false
 		}}})
 	if err != nil {

@@ -69,7 +69,7 @@ func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (
 	}
 	t, err := openTable(r.ctx, state.TableDesc[K, []state.Timed[V]]{Name: name, Key: r.key, Value: state.ListCodec(state.TimedCodec(elem)),
 		Adapt: state.AdaptList(state.AdaptTimed(elem)),
-		TTL: &state.TTL[[]state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(l []state.Timed[V], now int64) ([]state.Timed[V], bool, bool) {
+		TTL: &state.TTL[[]state.Timed[V]]{Now: r.ctx.Now, Removed: ttl.removed, Snapshots: ttl.CleanupFullSnapshot, Live: func(l []state.Timed[V], now int64) ([]state.Timed[V], bool, bool) {
 			left := liveElements(ttl, l, now)
 			return left, len(left) > 0, len(left) < len(l)
 		}}})

@@ -114,7 +114,7 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 		return MapState[UK, V]{m}, err
 	}
 	t, err := openMap(r.ctx, state.MapDesc[K, UK, state.Timed[V]]{Name: name, Key: r.key, Sub: sub, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
-		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
+		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Removed: ttl.removed, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
 			return v, !ttl.expired(v.At, now), false
 		}}})
 	if err != nil {

@@ -70,13 +70,16 @@ func (c *Context) publish(all []state.TableStats, at time.Time) {
 		x := z.by[name]
 		if x == nil {
 			x = &stateSize{}
+			x.entries.Store(-1)
 			z.by[name] = x
 			c.gauges(name, x)
 		}
 		if !first && seconds > 0 {
 			x.growth.Store(math.Float64bits(float64(s.Bytes-x.bytes.Load()) / seconds))
 		}
-		x.entries.Store(s.Entries)
+		if s.Entries >= 0 && x.entries.Swap(s.Entries) < 0 {
+			c.Metrics.Gauge(stateMetric(name, "estimate-num-keys"), func() float64 { return float64(x.entries.Load()) })
+		}
 		x.bytes.Store(s.Bytes)
 		largest := int64(0)
 		for _, e := range s.Largest {
@@ -87,7 +90,6 @@ func (c *Context) publish(all []state.TableStats, at time.Time) {
 }
 
 func (c *Context) gauges(name string, x *stateSize) {
-	c.Metrics.Gauge(stateMetric(name, "estimate-num-keys"), func() float64 { return float64(x.entries.Load()) })
 	c.Metrics.Gauge(stateMetric(name, "estimate-live-data-size"), func() float64 { return float64(x.bytes.Load()) })
 	c.Metrics.Gauge(stateMetric(name, "growth-bytes-per-second"), func() float64 { return math.Float64frombits(x.growth.Load()) })
 	c.Metrics.Gauge(stateMetric(name, "largest-entry-size"), func() float64 { return float64(x.largest.Load()) })

@@ -59,6 +59,7 @@ type ttl struct {
 	table state.Sweeper
 	due   int               // entries that accesses asked to look at
 	gone  connector.Counter // entries that were removed since they had expired
+	told  int               // removed entries that the table has told of, in a step
 }
 
 func newTTL(c *Context, name string, cfg StateTTLConfig) (*ttl, error) {
@@ -112,12 +113,17 @@ func (t *ttl) clean(n int) error {
 		return t.table.Sweep(n)
 	}
 	before := sized.Len()
+	t.told = 0
 	err := t.table.Sweep(n)
-	if gone := before - sized.Len(); gone > 0 {
-		t.gone.Add(int64(gone))
+	if t.told == 0 { // hashmap, whose Len is exact
+		t.told = max(before-sized.Len(), 0)
 	}
+	t.gone.Add(int64(t.told))
 	return err
 }
+
+// removed is state.TTL.Removed.
+func (t *ttl) removed(n int) { t.told += n }
 
 // access is called before every access to the state of a key of a key group, when no value is held by pointer. It returns the time.
 func (t *ttl) access(group uint16) (int64, error) {

@@ -83,8 +83,6 @@ type set interface {
 	current(stored []byte, scratch []byte, now int64) (v []byte, live bool, err error)
 	// now is the time for current, math.MinInt64 when nothing is left out. It runs on the task's goroutine.
 	now() int64
-	// Len is the number of entries, maybe an estimate. It runs on the task's goroutine.
-	Len() int
 	// size is the estimated bytes of what evict can free.
 	size() int64
 	// evict frees a part of the cache.

@@ -123,7 +123,7 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	s := &snapshot{id: checkpointID, b: b, f: f, sets: slices.Clone(b.sets), unopened: b.unopened}
 	for _, x := range b.sets {
 		s.times = append(s.times, x.now())
-		st := state.TableStats{Name: x.describe().Name, Entries: int64(x.Len())}
+		st := state.TableStats{Name: x.describe().Name, Entries: -1}
 		if l := batch.largest[x.number()]; l != nil {
 			st.Largest = l.Entries()
 		}

@@ -42,15 +42,20 @@ func (t *table[K, V]) Sweep(n int) error {
 	} else if out, err = sweepStored(t, n, now); err != nil {
 		return fmt.Errorf("pebble: state %q: clean up: %w", t.desc.Name, err)
 	}
+	removed := 0
 	for _, f := range out {
 		if f.keep {
 			err = t.Put(f.key, f.ns, f.left)
 		} else {
 			err = t.Delete(f.key, f.ns)
+			removed++
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if removed > 0 && t.desc.TTL.Removed != nil {
+		t.desc.TTL.Removed(removed)
 	}
 	return nil
 }

@@ -58,6 +58,9 @@ func New(maxParallelism int, opts ...Option) *Writer {
 // must be open until the new one is written.
 func (s *Savepoint) Writer() *Writer {
 	w := &Writer{o: s.o, from: s, meta: s.meta.Clone()}
+	if s.meta.Unaligned() {
+		w.mistake("%s is an unaligned checkpoint with records that were under way, which would be lost: take a savepoint of a job that starts from it", s.uri)
+	}
 	for i := range w.meta.Operators {
 		w.max = max(w.max, w.meta.Operators[i].MaxParallelism)
 	}

@@ -129,12 +129,12 @@ func (j *batchJob) runsWith(p int) {
 // A job that changes its parallelism while records flow writes each result once: keyed state and timers go to the subtasks that the keys go
 // to, splits to the readers there are, and what the sink had prepared is committed, on either backend.
 func TestRescaleIsExactlyOnce(t *testing.T) {
-	for _, backend := range []string{"hashmap", "pebble"} {
-		t.Run(backend, func(t *testing.T) {
+	for name, c := range map[string]struct{ backend, chaining string }{"hashmap": {"hashmap", "true"}, "pebble": {"pebble", "true"}, "forward edges": {"hashmap", "false"}} {
+		t.Run(name, func(t *testing.T) {
 			const n = 40_000
 			dir := t.TempDir()
 			out := filepath.Join(dir, "out")
-			j := startBatch(t, 0, config.Configuration{"execution.runtime-mode": "STREAMING", "state.backend.type": backend, "parallelism.default": "2",
+			j := startBatch(t, 0, config.Configuration{"execution.runtime-mode": "STREAMING", "state.backend.type": c.backend, "pipeline.operator-chaining.enabled": c.chaining, "parallelism.default": "2",
 				"execution.checkpointing.interval": "150 ms", "execution.checkpointing.dir": "file://" + filepath.Join(dir, "ckp"), "heartbeat.interval": "50 ms",
 				"taskmanager.numberOfTaskSlots": "2", "resourcemanager.taskmanager-timeout": "100 ms"},
 				func(env *Environment) error {

@@ -40,11 +40,11 @@ var mutants = []mutant{
 	{"barrier: does not block", control, "k.blocked = true\n\t\tc.emit(Effect{Kind: Block, Channel: ch})", "_ = k"},
 	{"barrier: starts at the first barrier", control, "return c.missing == 0", "return true"},
 	{"barrier: starts with the last but one", control, "return c.missing == 0", "return c.missing <= 1"},
-	{"barrier: does not unblock at an abort", control, "if id == c.pending.ID {", "if id == c.pending.ID && false {"},
+	{"barrier: does not unblock at an abort", control, "func (collecting) onAbort(c *control, id int64, now time.Time) state {\n\tif id == c.pending.ID {", "func (collecting) onAbort(c *control, id int64, now time.Time) state {\n\tif id == c.pending.ID && false {"},
 	{"barrier: unblocks before it starts", control, "c.emit(Effect{Kind: Start, Barrier: c.pending, Alignment: now.Sub(c.since)})\n\treturn c.settle()", "b := c.pending\n\ts := c.settle()\n\tc.emit(Effect{Kind: Start, Barrier: b, Alignment: now.Sub(c.since)})\n\treturn s"},
 	{"barrier: an ended channel is waited for", control, "c.pending, c.since, c.missing = b, now, c.open", "c.pending, c.since, c.missing = b, now, len(c.channels)"},
 	{"barrier: takes up what was aborted", aligner, "if b.ID > a.c.latest && !a.c.aborted(b.ID) && !a.c.channels[ch].ended {", "if b.ID > a.c.latest && !a.c.channels[ch].ended {"},
-	{"barrier: a newer barrier does not end the older alignment", control, "return c.abort(Subsumed, now).onBarrier(c, ch, b, now)", "return collecting{}"},
+	{"barrier: a newer barrier does not end the older alignment", control, "return collecting{}\n\tcase b.ID > c.pending.ID:\n\t\treturn c.abort(Subsumed, now).onBarrier(c, ch, b, now)", "return collecting{}\n\tcase b.ID > c.pending.ID:\n\t\treturn collecting{}"},
 	// Two-phase commits.
 	{"commit: forgets those of checkpoints that were not completed", sink, "o.pending = append(o.pending, metadata.Prepared{Checkpoint: b.ID, Items: items})", "o.pending = []metadata.Prepared{{Checkpoint: b.ID, Items: items}}"},
 	{"commit: does not commit what was restored", sink, "for _, m := range mine {\n\t\tif err := c.Commit(ctx, m.Items, true); err != nil {", "for _, m := range mine[:0] {\n\t\tif err := c.Commit(ctx, m.Items, true); err != nil {"},

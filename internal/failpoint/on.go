@@ -55,6 +55,8 @@ func hit(dir, point string) error {
 		time.Sleep(a.For)
 	case Fail:
 		return fmt.Errorf("failpoint %s: an injected error", point)
+	case NoSpace:
+		return fmt.Errorf("failpoint %s: %w", point, syscall.ENOSPC)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/thalweg/thalweg/internal/failpoint"
 )
 
 const (
@@ -306,6 +307,10 @@ func (s *serverConn) writeLoop() {
 	var out net.Buffers // WriteTo eats it
 	for {
 		if !s.fill(&b) {
+			return
+		}
+		if err := failpoint.Error("network/send"); err != nil {
+			s.close(err)
 			return
 		}
 		out = b.vec

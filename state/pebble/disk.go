@@ -12,6 +12,7 @@ import (
 	pdb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/rs/zerolog"
+	"github.com/thalweg/thalweg/internal/failpoint"
 )
 
 const (
@@ -175,6 +176,9 @@ func (d *disk) rest() {
 func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasSuffix(name, tableSuffix) {
 		d.rest() // the work that failed is tried again; reads and writes of the store go on meanwhile
+		if err := failpoint.Error("disk/create-table"); err != nil {
+			return nil, err
+		}
 	}
 	f, err := d.FS.Create(name, c)
 	if d.PathDir(name) != d.PathJoin(d.dir, dbFolder) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,17 +29,46 @@ const retained = 20
 // checkpoints follows the job's checkpoints while it runs: their metadata files say what they hold of the input, whatever processes die.
 type checkpoints struct {
 	fs     fs.FileSystem
-	dir    string
+	dir    string // of the present job's checkpoints
+	saves  string // of savepoints, may not be there
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu   sync.Mutex
+	dirs []string             // of all jobs of the run, one after another
 	seen map[string]eos.Event // by directory
 	err  error
 }
 
-// watchCheckpoints follows dir, the job's checkpoint directory as a URI.
-func watchCheckpoints(ctx context.Context, c *rig.Cluster, dir string) (*checkpoints, error) {
+// follow follows the checkpoint directory (a URI) of another job too, which goes on where the last one stopped.
+func (w *checkpoints) follow(dir string) error {
+	u, err := fs.Parse(dir)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dir = u.Path
+	w.dirs = append(w.dirs, u.Path)
+	return nil
+}
+
+// folders are the directories to look at.
+func (w *checkpoints) folders() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := slices.Clone(w.dirs)
+	if w.saves != "" {
+		all = append(all, w.saves)
+	}
+	return all
+}
+
+// watchPatience is how long HDFS may be away.
+const watchPatience = 90 * time.Second
+
+// watchCheckpoints follows dir, the job's checkpoint directory, and saves, that of its savepoints, as URIs; saves may be empty.
+func watchCheckpoints(ctx context.Context, c *rig.Cluster, dir, saves string) (*checkpoints, error) {
 	u, err := fs.Parse(dir)
 	if err != nil || u.Scheme != "hdfs" {
 		return nil, fmt.Errorf("faults: checkpoint directory %q is not on HDFS: %w", dir, err)
@@ -55,13 +85,28 @@ func watchCheckpoints(ctx context.Context, c *rig.Cluster, dir string) (*checkpo
 	if err != nil {
 		return nil, err
 	}
-	w := &checkpoints{fs: f, dir: u.Path, seen: map[string]eos.Event{}}
+	w := &checkpoints{fs: f, dir: u.Path, dirs: []string{u.Path}, seen: map[string]eos.Event{}}
+	if saves != "" {
+		su, err := fs.Parse(saves)
+		if err != nil {
+			return nil, err
+		}
+		w.saves = su.Path
+	}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.wg.Go(func() {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
+		well := time.Now()
 		for {
-			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+			var err error
+			for _, d := range w.folders() {
+				err = errors.Join(err, w.look(ctx, d))
+			}
+			switch {
+			case err == nil:
+				well = time.Now()
+			case ctx.Err() == nil && time.Since(well) > watchPatience:
 				w.mu.Lock()
 				w.err = errors.Join(w.err, err)
 				w.mu.Unlock()
@@ -77,9 +122,9 @@ func watchCheckpoints(ctx context.Context, c *rig.Cluster, dir string) (*checkpo
 	return w, nil
 }
 
-// look reads the metadata files that are new.
-func (w *checkpoints) look(ctx context.Context) error {
-	dirs, err := w.fs.List(ctx, w.dir)
+// look reads the metadata files that are new in dir.
+func (w *checkpoints) look(ctx context.Context, dir string) error {
+	dirs, err := w.fs.List(ctx, dir)
 	if errors.Is(err, iofs.ErrNotExist) {
 		return nil
 	}
@@ -91,7 +136,7 @@ func (w *checkpoints) look(ctx context.Context) error {
 		w.mu.Lock()
 		_, known := w.seen[file]
 		w.mu.Unlock()
-		if known || !d.IsDir || !strings.HasPrefix(path.Base(d.Path), "chk-") {
+		if base := path.Base(d.Path); known || !d.IsDir || !strings.HasPrefix(base, "chk-") && !strings.HasPrefix(base, "savepoint-") {
 			continue
 		}
 		info, err := w.fs.Stat(ctx, file)

@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano()) % 1e6
 	}
-	t.Logf("repeat with: make test-faults SEED=%d", *seed)
+	t.Logf("repeat with: make test-kills SEED=%d", *seed)
 	bin, err := filepath.Abs(*binDir)
 	if err != nil {
 		t.Fatal(err)
@@ -119,9 +119,16 @@ func TestFaults(t *testing.T) {
 			fmt.Fprintf(os.Stderr, "%-20s %5d %10v %10v %10v %6s\n", k, n, d[len(d)/2].Round(time.Millisecond), d[0].Round(time.Millisecond), d[len(d)-1].Round(time.Millisecond), goals[k])
 		}
 	}
+	noneLeft(ctx, t, rep.App)
+}
+
+// noneLeft checks that no process of an application that has ended lives on.
+func noneLeft(ctx context.Context, t *testing.T, app string) {
+	t.Helper()
 	var left []process
 	if err := until(ctx, time.Minute, "the end of all processes", func(context.Context) (bool, error) {
-		left, err = processes(rep.App)
+		var err error
+		left, err = processes(app)
 		return len(left) == 0, err
 	}); err != nil {
 		t.Errorf("processes left after the run: %v %v", left, err)

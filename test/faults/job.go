@@ -53,7 +53,11 @@ var httpClient = &http.Client{Timeout: 3 * time.Second}
 
 // get reads a path of the job's REST interface.
 func (j *job) get(ctx context.Context, path string, v any) error {
-	text, err := j.text(ctx, path)
+	return j.getURL(ctx, j.cluster.ResourceManagerWeb+"/proxy/"+j.app+path, v)
+}
+
+func (j *job) getURL(ctx context.Context, url string, v any) error {
+	text, err := j.textURL(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -62,7 +66,11 @@ func (j *job) get(ctx context.Context, path string, v any) error {
 
 // text reads a path of the job's REST interface as it is.
 func (j *job) text(ctx context.Context, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.cluster.ResourceManagerWeb+"/proxy/"+j.app+path, nil)
+	return j.textURL(ctx, j.cluster.ResourceManagerWeb+"/proxy/"+j.app+path)
+}
+
+func (j *job) textURL(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +84,7 @@ func (j *job) text(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("faults: GET %s: %s", path, res.Status)
+		return "", fmt.Errorf("faults: GET %s: %s", url, res.Status)
 	}
 	return string(b), nil
 }

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
+	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/test/eos"
+	"github.com/thalweg/thalweg/test/kafkaproxy"
 	"github.com/thalweg/thalweg/test/rig"
 )
 
@@ -40,7 +40,15 @@ type Options struct {
 	Backend string
 	History string // file that the run is written to
 	Log     io.Writer
+
+	// Long runs have these in place of Faults. Bin holds binaries with failpoints then (make build-faults).
+	Steps  []Step
+	Every  time.Duration // a step begins no sooner than this after the one before; 0: as soon as the job is healthy
+	Ending string        // failpoint at which the application master is killed while the job is cancelled; empty: none
 }
+
+// long reports whether faults strike at failpoints, in the network and in HDFS too.
+func (o Options) long() bool { return len(o.Steps) > 0 }
 
 // Recovery is one fault and what followed.
 type Recovery struct {
@@ -55,6 +63,8 @@ type Report struct {
 	Verdict    *eos.Verdict
 	Recoveries []Recovery
 	App        string
+	Injected   int      // faults of a long run
+	Reached    []string // failpoints that any process came to
 }
 
 // spec is the input: windows of a second of event time, and about a hundred of event time's seconds for each of real time's ten, so that
@@ -68,8 +78,17 @@ func spec(o Options) eos.Spec {
 
 const (
 	parallelism = 2
-	perFault    = 9 * time.Second // length of the input for each fault
+	perFault    = 9 * time.Second  // length of the input for each fault
+	perStep     = 15 * time.Second // and in long runs
 )
+
+// pace is the length of the input for each fault.
+func (o Options) pace() time.Duration {
+	if o.long() {
+		return max(perStep, o.Every)
+	}
+	return perFault
+}
 
 // Run submits the job, injects the faults while input is written, waits for all results, cancels the job and judges.
 func Run(ctx context.Context, o Options) (*Report, error) {
@@ -92,7 +111,15 @@ type run struct {
 	raw                          rawReader
 	report                       Report
 	left                         atomic.Int64 // faults to come
-	injected                     []eos.Event
+
+	// Of long runs.
+	armoury    *failpoint.Armoury
+	proxy      *kafkaproxy.Proxy
+	savepoints string // folder, URI
+	usage      usage
+
+	mu       sync.Mutex // guards rng while two faults are injected, and what follows
+	injected []eos.Event
 }
 
 func (r *run) logf(format string, args ...any) {
@@ -101,7 +128,15 @@ func (r *run) logf(format string, args ...any) {
 
 func (r *run) run(ctx context.Context) (*Report, error) {
 	faults := r.plan()
-	r.logf("seed %d: %d records, %s backend, %d faults: %v", r.o.Seed, r.o.Records, r.o.Backend, len(faults), faults)
+	r.left.Store(int64(len(faults) + len(r.o.Steps)))
+	r.logf("seed %d: %d records, %s backend, %d faults: %v", r.o.Seed, r.o.Records, r.o.Backend, r.left.Load(), faults)
+	if r.o.long() {
+		end, err := r.prepareLong()
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
 	if err := r.kafka.CreateTopics(ctx, r.spec.Partitions, r.in, r.out, r.dead); err != nil {
 		return nil, err
 	}
@@ -122,17 +157,16 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.checkpoints, err = watchCheckpoints(ctx, r.o.Cluster, dir); err != nil {
+	if r.checkpoints, err = watchCheckpoints(ctx, r.o.Cluster, dir, r.savepoints); err != nil {
 		return nil, err
 	}
 	defer r.checkpoints.stop() //nolint:errcheck // judged below when the run gets there
 	wctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	written := make(chan error, 1)
-	r.left.Store(int64(len(faults)))
 	wg.Go(func() { written <- r.write(wctx) })
 	defer func() { cancel(); wg.Wait() }()
-	if err := until(ctx, time.Minute, "first output", func(context.Context) (bool, error) { return r.raw.last().After(time.Time{}), nil }); err != nil {
+	if err := until(ctx, 3*time.Minute, "first output", func(context.Context) (bool, error) { return r.raw.last().After(time.Time{}), nil }); err != nil {
 		return nil, err
 	}
 	for i, k := range faults {
@@ -140,6 +174,9 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 			return nil, fmt.Errorf("faults: seed %d: fault %d (%s): %w", r.o.Seed, i+1, k, err)
 		}
 		r.left.Add(-1)
+	}
+	if err := r.steps(ctx); err != nil {
+		return nil, err
 	}
 	if err := <-written; err != nil {
 		return nil, err
@@ -171,19 +208,26 @@ func (r *run) plan() []Kind {
 	return all
 }
 
-func (r *run) submit(ctx context.Context) (err error) {
+// submit submits the job; more are options of thalweg run.
+func (r *run) submit(ctx context.Context, more ...string) (err error) {
 	conf := []string{"-p", fmt.Sprint(parallelism), "-Dyarn.application.name=" + r.name, "-Dexecution.checkpointing.interval=1 s",
 		"-Dstate.backend.type=" + r.o.Backend, "-Drestart-strategy.exponential-delay.initial-backoff=200 ms",
 		"-Dexecution.checkpointing.tolerable-failed-checkpoints=1000", "-Dyarn.application-attempts=4",
 		fmt.Sprintf("-Dexecution.checkpointing.num-retained=%d", retained)}
-	r.job, err = submit(ctx, r.o.Cluster, r.o.Bin, conf, "--brokers", r.o.Cluster.KafkaBootstrap, "--in", r.in, "--out", r.out, "--dead-letter", r.dead, "--group", r.group,
+	conf = append(conf, more...)
+	brokers := r.o.Cluster.KafkaBootstrap
+	if r.o.long() {
+		conf = append(conf, r.longConf()...)
+		brokers = r.proxy.Addr()
+	}
+	r.job, err = submit(ctx, r.o.Cluster, r.o.Bin, conf, "--brokers", brokers, "--in", r.in, "--out", r.out, "--dead-letter", r.dead, "--group", r.group,
 		"--txn-prefix", r.prefix, "--window", "1s", "--out-of-orderness", "500ms", "--idle", "0", "--discovery", "0")
 	if err != nil {
 		return err
 	}
 	r.report.App = r.job.app
 	r.logf("submitted %s, job %s", r.job.app, r.job.id)
-	return until(ctx, time.Minute, "the job RUNNING", func(ctx context.Context) (bool, error) {
+	return until(ctx, 3*time.Minute, "the job RUNNING", func(ctx context.Context) (bool, error) {
 		s, err := r.job.state(ctx)
 		return s.running(), err
 	})
@@ -195,7 +239,7 @@ func (r *run) write(ctx context.Context) error {
 	for next := int64(0); next < r.o.Records; {
 		n, rate := r.o.Records-next, 0.0
 		if left := r.left.Load(); left > 0 {
-			rate = float64(n) / (perFault * time.Duration(left+1)).Seconds()
+			rate = float64(n) / (r.o.pace() * time.Duration(left+1)).Seconds()
 			n = min(n, max(1, int64(rate)))
 		}
 		if err := r.kafka.Write(ctx, r.in, r.spec, next, next+n, rate); err != nil {
@@ -299,7 +343,9 @@ func (r *run) kill(k Kind) error {
 	if len(of) == 0 {
 		return fmt.Errorf("faults: no %s process found among %d of %s", k, len(all), r.job.app)
 	}
+	r.mu.Lock()
 	p := of[r.rng.IntN(len(of))]
+	r.mu.Unlock()
 	r.logf("kill -9 %s, pid %d of %s", k, p.pid, p.container)
 	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("faults: kill %s %d: %w", k, p.pid, err)
@@ -330,6 +376,9 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if err := r.healthy(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.usage.flat(); err != nil {
+		return nil, err
+	}
 	ends, err := r.kafka.Ends(ctx, r.in)
 	if err != nil {
 		return nil, err
@@ -338,20 +387,23 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := thalweg(ctx, r.o.Cluster, r.o.Bin, "cancel", "-Dyarn.application.id="+r.job.app); err != nil {
+	if err := r.cancel(ctx); err != nil {
 		return nil, err
 	}
 	live, err := r.watch.Stop()
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, DeadLetter: r.dead, Prefix: r.prefix, Parallelism: parallelism, Pool: 10, Group: r.group})
+	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, DeadLetter: r.dead, Prefix: r.prefix, Parallelism: parallelism, Pool: r.pool(), Group: r.group})
 	if err != nil {
 		return nil, err
 	}
 	h.Add(live...)
 	h.Add(counted...)
 	h.Add(r.injected...)
+	if err := r.orphans(ctx); err != nil {
+		return nil, err
+	}
 	completed, err := r.checkpoints.stop()
 	if err != nil {
 		return nil, err
@@ -377,56 +429,4 @@ func (r *run) cleanup() {
 	if _, err := r.o.Cluster.YarnCLI(ctx, "application", "-kill", r.job.app); err != nil {
 		r.logf("kill %s: %v", r.job.app, err)
 	}
-}
-
-// rawReader notes when records arrive in a topic, committed or not.
-type rawReader struct {
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	mu     sync.Mutex
-	at     []time.Time
-}
-
-func (w *rawReader) start(ctx context.Context, brokers, topic string) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(50*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond))
-	if err != nil {
-		return fmt.Errorf("faults: reader: %w", err)
-	}
-	ctx, w.cancel = context.WithCancel(ctx)
-	w.wg.Go(func() {
-		defer cl.Close()
-		for ctx.Err() == nil {
-			f := cl.PollFetches(ctx)
-			if f.NumRecords() > 0 {
-				w.mu.Lock()
-				w.at = append(w.at, time.Now())
-				w.mu.Unlock()
-			}
-		}
-	})
-	return nil
-}
-
-func (w *rawReader) stop() {
-	w.cancel()
-	w.wg.Wait()
-}
-
-func (w *rawReader) last() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.at) == 0 {
-		return time.Time{}
-	}
-	return w.at[len(w.at)-1]
-}
-
-func (w *rawReader) firstAfter(t time.Time) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(w.at, t, func(a, b time.Time) int { return a.Compare(b) })
-	if i == len(w.at) {
-		return time.Now()
-	}
-	return w.at[i]
 }

@@ -1,0 +1,204 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/thalweg/thalweg/test/rig"
+)
+
+// dies is a kill -9 of one process of a kind.
+func dies(k Kind) Fault {
+	return Fault{Name: "kill " + string(k), Master: k == ApplicationMaster, Do: func(_ context.Context, r *run) error { return r.kill(k) }}
+}
+
+// standing stops all processes of some kinds in one container for d and lets them go on: what was replaced meanwhile is a zombie.
+func standing(name string, d time.Duration, kinds ...Kind) Fault {
+	return Fault{Name: fmt.Sprintf("%s stops for %v", name, d), Do: func(ctx context.Context, r *run) error {
+		all, err := processes(r.job.app)
+		if err != nil {
+			return err
+		}
+		var pids []int
+		container := ""
+		for _, k := range kinds {
+			for _, p := range all {
+				if p.kind == k && (container == "" || p.container == container) {
+					container = p.container
+					pids = append(pids, p.pid)
+					break
+				}
+			}
+		}
+		if len(pids) != len(kinds) {
+			return fmt.Errorf("faults: %d of %v found", len(pids), kinds)
+		}
+		for _, pid := range pids {
+			err = errors.Join(err, syscall.Kill(pid, syscall.SIGSTOP))
+		}
+		err = errors.Join(err, r.pause(ctx, d))
+		for _, pid := range pids {
+			if kerr := syscall.Kill(pid, syscall.SIGCONT); !errors.Is(kerr, syscall.ESRCH) { // killed for its silence
+				err = errors.Join(err, kerr)
+			}
+		}
+		return err
+	}}
+}
+
+// twice kills the application master, and the next one as soon as it is there.
+func twice() Fault {
+	return Fault{Name: "kill application master, and the next", Master: true, Alone: true, Do: func(ctx context.Context, r *run) error {
+		old := map[int]bool{}
+		masters := func() (pids []int, err error) {
+			all, err := processes(r.job.app)
+			for _, p := range all {
+				if p.kind == ApplicationMaster {
+					pids = append(pids, p.pid)
+				}
+			}
+			return pids, err
+		}
+		pids, err := masters()
+		if err != nil {
+			return err
+		}
+		for _, p := range pids {
+			old[p] = true
+		}
+		if err := r.kill(ApplicationMaster); err != nil {
+			return err
+		}
+		return until(ctx, time.Minute, "the next application master", func(context.Context) (bool, error) {
+			pids, err := masters()
+			for _, p := range pids {
+				if !old[p] {
+					r.logf("kill -9 the next application master, pid %d", p)
+					return true, syscall.Kill(p, syscall.SIGKILL)
+				}
+			}
+			return false, err
+		})
+	}}
+}
+
+// away is a daemon that is killed, or ended in order, and comes back after d.
+func away(daemon string, hard bool, d time.Duration) Fault {
+	how := "restarts"
+	if hard {
+		how = "is killed"
+	}
+	return Fault{Name: fmt.Sprintf("%s %s, back after %v", daemon, how, d), Alone: true, Do: func(ctx context.Context, r *run) error {
+		end := r.o.Cluster.StopDaemon
+		if hard {
+			end = r.o.Cluster.Kill9
+		}
+		if err := end(ctx, daemon); err != nil {
+			return err
+		}
+		return errors.Join(r.pause(ctx, d), r.o.Cluster.StartDaemon(context.WithoutCancel(ctx), daemon))
+	}}
+}
+
+// inHDFS is a state of HDFS that lasts for d.
+func inHDFS(name string, d time.Duration, begin, end func(r *run) []string) Fault {
+	return Fault{Name: fmt.Sprintf("%s for %v", name, d), Alone: true, Do: func(ctx context.Context, r *run) error {
+		if _, err := r.o.Cluster.HdfsCLI(ctx, begin(r)...); err != nil {
+			return err
+		}
+		err := r.pause(ctx, d)
+		_, eerr := r.o.Cluster.HdfsCLI(context.WithoutCancel(ctx), end(r)...)
+		return errors.Join(err, eerr)
+	}}
+}
+
+func words(w ...string) func(*run) []string { return func(*run) []string { return w } }
+
+// onCheckpoints is a command for the folder of the job's checkpoints.
+func onCheckpoints(w ...string) func(*run) []string {
+	return func(r *run) []string { return append(append([]string{}, w...), r.checkpoints.dir) }
+}
+
+// aroundFaults are those of the machine, the daemons and the network.
+func aroundFaults() []Fault {
+	return []Fault{
+		dies(Worker), dies(TaskManager), dies(ApplicationMaster), twice(),
+		standing("worker", 5*time.Second, Worker),
+		standing("worker", 15*time.Second, Worker),
+		standing("TaskManager and its worker", 20*time.Second, TaskManager, Worker),
+		standing("TaskManager", 15*time.Second, TaskManager),
+		standing("application master", 15*time.Second, ApplicationMaster),
+		away(rig.Kafka, false, 0), away(rig.Kafka, true, 20*time.Second),
+		away(rig.ResourceManager, true, 0), away(rig.NodeManager1, false, 5*time.Second), away(rig.DataNode, true, 5*time.Second),
+		inHDFS("NameNode in safe mode", 8*time.Second, words("dfsadmin", "-safemode", "enter"), words("dfsadmin", "-safemode", "leave")),
+		inHDFS("no space for checkpoints (quota)", 6*time.Second, onCheckpoints("dfsadmin", "-setSpaceQuota", "1"), onCheckpoints("dfsadmin", "-clrSpaceQuota")),
+		inHDFS("no new files in the checkpoint folder (quota)", 6*time.Second, onCheckpoints("dfsadmin", "-setQuota", "1"), onCheckpoints("dfsadmin", "-clrQuota")),
+		goOn(), cutOff(15 * time.Second), slowBroker(300*time.Millisecond, 8*time.Second), lateEndTxn(3 * time.Second), lateEndTxn(12 * time.Second),
+	}
+}
+
+// goOn stops the job with a savepoint, and starts another application from there.
+func goOn() Fault {
+	return Fault{Name: "stop with savepoint, and go on from it", Alone: true, Do: func(ctx context.Context, r *run) error {
+		out, err := thalweg(ctx, r.o.Cluster, r.o.Bin, "stop", "-Dyarn.application.id="+r.job.app, "-p", r.savepoints)
+		if err != nil {
+			return err
+		}
+		path := regexp.MustCompile(`hdfs://\S*/savepoint-[^\s"]+`).FindString(out)
+		if path == "" {
+			return fmt.Errorf("faults: thalweg stop names no savepoint: %s", out)
+		}
+		last := r.job
+		if err := until(ctx, time.Minute, "the end of the stopped application", last.ended); err != nil {
+			return err
+		}
+		if err := r.submit(ctx, "--fromSavepoint", path); err != nil {
+			return err
+		}
+		dir, err := answered(ctx, "the folder of the checkpoints", r.job.checkpointDir)
+		if err != nil {
+			return err
+		}
+		return r.checkpoints.follow(dir)
+	}}
+}
+
+// cutOff is a network that drops all between the job and the broker for d; connections stay open.
+func cutOff(d time.Duration) Fault {
+	return Fault{Name: fmt.Sprintf("network cut between job and broker for %v", d), Do: func(ctx context.Context, r *run) error {
+		r.proxy.Cut()
+		defer r.proxy.Heal()
+		return r.pause(ctx, d)
+	}}
+}
+
+// slowBroker delays each of the broker's answers, for d: a slow source and a slow sink.
+func slowBroker(delay, d time.Duration) Fault {
+	return Fault{Name: fmt.Sprintf("broker answers %v late for %v", delay, d), Do: func(ctx context.Context, r *run) error {
+		r.proxy.Slow(delay)
+		defer r.proxy.Slow(0)
+		return r.pause(ctx, d)
+	}}
+}
+
+// lateEndTxn breaks the connection of a commit, and delivers the request to the broker when the job has gone on since.
+func lateEndTxn(d time.Duration) Fault {
+	return Fault{Name: fmt.Sprintf("EndTxn is delivered %v late", d), Do: func(ctx context.Context, r *run) error {
+		n := r.proxy.Delivered() + 1
+		r.proxy.HoldEndTxn(d)
+		wctx, cancel := context.WithTimeout(ctx, reachWithin+d)
+		defer cancel()
+		late, err := r.proxy.AwaitLate(wctx, n)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNotReached, err)
+		}
+		l := late[n-1]
+		r.logf("EndTxn (version %d, commit %v) of %s delivered %v late: error code %d %v", l.Version, l.Commit, l.ID, d, l.Code, l.Err)
+		r.note(fmt.Sprintf("EndTxn of %s delivered late, version %d, answer %d", l.ID, l.Version, l.Code))
+		return l.Err
+	}}
+}

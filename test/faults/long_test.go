@@ -1,0 +1,201 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/thalweg/thalweg/internal/failpoint"
+)
+
+var (
+	long   = flag.Int("long", 0, "faults of the long run, of all kinds; -1: each once")
+	pairs  = flag.Int("pairs", 0, "pairs of faults at a time, in the long run")
+	only   = flag.String("only", "", "regular expression: the long run has faults with such names alone")
+	soak   = flag.Duration("soak", 0, "length of the long run: as many faults as -every lets it have; 0: as -long says")
+	every  = flag.Duration("every", 0, "least time between the beginnings of two faults of the long run")
+	limit  = flag.Duration("limit", 35*time.Minute, "time that the long run may take")
+	ending = flag.String("ending", "draw", "failpoint at which the application master dies at the end of the long run; empty: none")
+	rate   = flag.Int64("rate", 300, "input records for each second of the long run, when -records is 0")
+	txns   = flag.Int("transactions", 0, "level of the broker's feature transaction.version in the long run; 0: as it is")
+)
+
+// endings are where the application master can die while a job is cancelled.
+var endings = []string{"", "job/end", "master/unregister/before", "master/unregister/after"}
+
+// Results are exactly once whatever happens at whatever step of the protocols, in the daemons and in the network, also two faults at a time.
+func TestEveryStep(t *testing.T) {
+	if *long == 0 {
+		t.Skip("long runs are those of make test-faults, make soak and make test-endtxn")
+	}
+	if !failpoint.Enabled {
+		t.Fatal("this build has no failpoints: go test -tags failpoints")
+	}
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano()) % 1e6
+	}
+	name, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := slices.DeleteFunc(append(pointFaults(*backend), aroundFaults()...), func(f Fault) bool { return !name.MatchString(f.Name) })
+	if len(all) < 1 || *pairs > 0 && len(all) < 2 {
+		t.Fatalf("%d faults have a name like %q", len(all), *only)
+	}
+	n := *long
+	if n < 0 {
+		n = len(all)
+	}
+	if *soak > 0 && *every > 0 {
+		n = max(1, int(*soak / *every))
+	}
+	rng := rand.New(rand.NewPCG(*seed, 11))
+	steps := schedule(rng, all, n, *pairs)
+	if *ending == "draw" {
+		*ending = endings[rng.IntN(len(endings))]
+	}
+	total := *records
+	if total == 0 {
+		total = *rate * int64(max(perStep, *every).Seconds()) * int64(len(steps)+1)
+	}
+	t.Logf("%d faults and %d pairs; repeat with SEED=%d", n, *pairs, *seed)
+	bin, err := filepath.Abs(*binDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "thalweg")); err != nil {
+		t.Fatalf("no binaries: %v; run make build-faults first", err)
+	}
+	file := *history
+	if file == "" {
+		file = filepath.Join(t.TempDir(), "history.jsonl")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *limit)
+	defer cancel()
+	if *txns > 0 {
+		if err := transactionVersion(ctx, *txns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := time.Now()
+	rep, err := Run(ctx, Options{Cluster: cluster, Bin: bin, Seed: *seed, Records: total, Backend: *backend, Steps: steps, Every: *every,
+		Ending: *ending, History: file, Log: os.Stderr})
+	if rep != nil && rep.Verdict != nil {
+		if werr := rep.Verdict.Text(os.Stderr); werr != nil {
+			t.Error(werr)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range rep.Verdict.Checks {
+		if !c.Checked {
+			t.Errorf("check %d (%s) was not done", c.Number, c.Name)
+		}
+	}
+	noneLeft(ctx, t, rep.App)
+	var took []time.Duration
+	for _, r := range rep.Recoveries {
+		took = append(took, r.Output)
+	}
+	slices.Sort(took)
+	p := func(q int) time.Duration { return took[min(len(took)-1, len(took)*q/100)].Round(10 * time.Millisecond) }
+	fmt.Fprintf(os.Stderr, "\n%d faults in %v, %d failpoints came up; recovered after %v (median), %v (p90), %v (most)\n",
+		rep.Injected, time.Since(begin).Round(time.Second), len(rep.Reached), p(50), p(90), p(100))
+}
+
+// transactionVersion sets the broker's level of transaction.version: from 2 on an EndTxn that comes late is refused by its epoch (KIP-890).
+func transactionVersion(ctx context.Context, want int) error {
+	out, err := cluster.KafkaCLI(ctx, "kafka-features", "describe")
+	if err != nil {
+		return err
+	}
+	m := regexp.MustCompile(`transaction\.version.*FinalizedVersionLevel:\s*(\d+)`).FindStringSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("faults: kafka-features describe does not name transaction.version: %s", out)
+	}
+	is, err := strconv.Atoi(m[1])
+	if err != nil || is == want {
+		return err
+	}
+	how := "upgrade"
+	if is > want {
+		how = "downgrade"
+	}
+	_, err = cluster.KafkaCLI(ctx, "kafka-features", how, "--feature", "transaction.version="+strconv.Itoa(want))
+	return err
+}
+
+// Each failpoint that a run can come to has a fault that strikes there, or is listed here with the reason.
+func TestEveryFailpointIsStruck(t *testing.T) {
+	text, err := os.ReadFile("../../docs/failpoints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	struck := map[string]bool{
+		"checkpoint/abort": true, // comes up with every fault that makes a checkpoint fail, not by itself
+	}
+	for _, e := range endings {
+		struck[e] = true
+	}
+	points := regexp.MustCompile("(?m)^\\| `([a-z/-]+)`").FindAllStringSubmatch(string(text), -1)
+	known := map[string]bool{}
+	for _, m := range points {
+		known[m[1]] = true
+	}
+	for _, f := range pointFaults("pebble") {
+		m := regexp.MustCompile(` at ([a-z/-]+)$`).FindStringSubmatch(f.Name)
+		if m == nil || !known[m[1]] {
+			t.Errorf("%s: docs/failpoints.md has no such point", f.Name)
+			continue
+		}
+		struck[m[1]] = true
+	}
+	for p := range known {
+		if !struck[p] {
+			t.Errorf("no fault strikes at %s", p)
+		}
+	}
+}
+
+// A run's schedule is a function of its seed, has each fault before one comes twice, and keeps deaths of the application master apart.
+func TestScheduleIsDrawnBySeed(t *testing.T) {
+	all := append(pointFaults("pebble"), aroundFaults()...)
+	draw := func(seed uint64) (names []string, steps []Step) {
+		steps = schedule(rand.New(rand.NewPCG(seed, 11)), all, len(all), 10)
+		for _, s := range steps {
+			names = append(names, s.name())
+		}
+		return names, steps
+	}
+	names, steps := draw(7)
+	if again, _ := draw(7); !slices.Equal(names, again) {
+		t.Error("two draws of seed 7 differ")
+	}
+	if other, _ := draw(8); slices.Equal(names, other) {
+		t.Error("seeds 7 and 8 give the same")
+	}
+	single, near := map[string]bool{}, 0
+	for i, s := range steps {
+		if len(s) == 1 {
+			single[s.name()] = true
+		}
+		if i > 0 && s.master() && steps[i-1].master() {
+			near++
+		}
+	}
+	if len(single) != len(all) {
+		t.Errorf("%d of %d faults are in the schedule", len(single), len(all))
+	}
+	if near > len(steps)/5 {
+		t.Errorf("%d times the application master dies twice in a row", near)
+	}
+}

@@ -252,8 +252,8 @@ func TestFlinksKeysThatAreNotHere(t *testing.T) {
 		yarn.properties-file.location yarn.provided.lib.dirs yarn.provided.usrlib.dir yarn.classpath.include-user-jar yarn.security.kerberos.ship-local-keytab
 		yarn.security.appmaster.delegation.token.services pipeline.object-reuse pipeline.generic-types pipeline.cached-files
 		jobmanager.execution.failover-strategy jobmanager.adaptive-scheduler.min-parallelism-increase jobmanager.adaptive-scheduler.resource-wait-timeout scheduler-mode jobmanager.rpc.address
-		rest.address rest.bind-address rest.flamegraph.enabled execution.checkpointing.snapshot-compression
-		execution.checkpointing.unaligned.interruptible-timers.enabled execution.checkpointing.unaligned.max-subtasks-per-channel-state-file execution.checkpointing.local-backup.enabled state.backend.local-recovery execution.batch-shuffle-mode
+		rest.address rest.bind-address rest.flamegraph.enabled
+		execution.checkpointing.unaligned.interruptible-timers.enabled execution.checkpointing.unaligned.max-subtasks-per-channel-state-file state.backend.local-recovery execution.batch-shuffle-mode
 		slotmanager.number-of-slots.max slotmanager.max-total-resource.cpu slotmanager.redundant-taskmanager-num resourcemanager.job.timeout
 		cluster.evenly-spread-out-slots table.exec.state.ttl high-availability.zookeeper.quorum high-availability.type env.java.opts.all classloader.resolve-order
 		taskmanager.memory.task.heap.size taskmanager.memory.jvm-metaspace.size jobmanager.memory.jvm-overhead.fraction state.backend.rocksdb.memory.managed

@@ -35,6 +35,8 @@ var renamed = map[string]string{
 	"state.storage.fs.memory-threshold":                               "execution.checkpointing.fs.memory-threshold",
 	"state.backend.fs.memory-threshold":                               "execution.checkpointing.fs.memory-threshold",
 	"state.backend":                                                   "state.backend.type",
+	"state.backend.local-recovery":                                    "execution.checkpointing.local-backup.enabled",
+	"taskmanager.state.local.root-dirs":                               "execution.checkpointing.local-backup.dirs",
 	"state.backend.incremental":                                       " the pebble backend always is (state.backend.type)",
 	"execution.checkpointing.incremental":                             " the pebble backend always is (state.backend.type)",
 	"restart-strategy":                                                "restart-strategy.type",

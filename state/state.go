@@ -246,6 +246,8 @@ type Config struct {
 	// ReuseRestored says that the files of Restore belong to this job, so that incremental snapshots may go on referring to them; false
 	// (a savepoint, NO_CLAIM) makes the first snapshot complete.
 	ReuseRestored bool
+	// Compress says that files in canonical form are written compressed (hashmap's snapshots, and savepoints).
+	Compress bool
 	// Context bounds the reads of a restore, which go on until the tables are open; nil is context.Background.
 	Context context.Context
 	// Logger is what the backend reports to; the zero value discards.

@@ -103,6 +103,8 @@ func (c *Coordinator) checkFiles(p *pending, sharedFiles []string) (err error) {
 		switch {
 		case r.Scope == state.Exclusive && r.Base != "":
 			err = fmt.Errorf("a task refers to %s, a file of its own of checkpoint %s", r.Name, r.Base)
+		case r.Scope == state.Shared && p.full && !storage.OfCheckpoint(r.Name, p.id):
+			err = fmt.Errorf("a task refers to %s of an earlier checkpoint in a full one", r.Name)
 		case r.Scope == state.Shared && p.savepoint():
 			err = fmt.Errorf("a task refers to the shared file %s in a savepoint, which must hold everything itself", r.Name)
 		}
@@ -222,7 +224,7 @@ func (c *Coordinator) drop(r *Completed, d *Discard) {
 		return
 	}
 	c.stats.discarded(r.ID)
-	d.Files = append(d.Files, unused...)
+	d.Files = append(d.Files, c.spared(unused)...)
 	if c.own(r.Dir) {
 		d.Dirs = append(d.Dirs, r.Dir)
 		return
@@ -239,7 +241,11 @@ func (c *Coordinator) own(dir string) bool {
 	return ok && !strings.Contains(name, "/")
 }
 
-func (c *Coordinator) sweep() Sweep {
+// sweep looks for leftovers; not while there is a checkpoint that could not be restored, and that somebody may mend.
+func (c *Coordinator) sweep() {
+	if c.cfg.Spare > 0 {
+		return
+	}
 	s := Sweep{Below: c.nextID}
 	if c.pending != nil {
 		s.Below = c.pending.id
@@ -251,7 +257,7 @@ func (c *Coordinator) sweep() Sweep {
 		s.Keep.Dirs = append(s.Keep.Dirs, r.Dir)
 	}
 	s.Keep.Files = c.registry.Files()
-	return s
+	c.emit(s)
 }
 
 func (c *Coordinator) jobEnded(st EndState) {
@@ -274,7 +280,7 @@ func (c *Coordinator) jobEnded(st EndState) {
 		keep = c.cfg.Retention != NoRetention
 	}
 	if keep && len(c.retained) > 0 {
-		c.emit(c.sweep())
+		c.sweep()
 		return
 	}
 	d := Discard{Reason: "the job has ended"}

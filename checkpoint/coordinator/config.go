@@ -42,6 +42,10 @@ type Config struct {
 	// a late deletion by an old attempt cannot meet a new one's files.
 	ReservedID int64
 
+	// Spare is the highest number of a checkpoint that could not be restored, 0 for none. What checkpoints up to it wrote and share is left
+	// alone, since it may still be mended.
+	Spare int64
+
 	// Existing are the completed checkpoints to go on with, oldest first; the last one is what the job is restored from. With
 	// Retained above 1, storage.Storage.Completed finds the older ones; what is not listed here is swept.
 	Existing []Completed

@@ -68,6 +68,7 @@ type pending struct {
 	dir       string
 	canonical bool
 	drain     bool
+	full      bool
 	trigger   time.Time
 	phase     phase
 	tasks     []Task
@@ -180,6 +181,8 @@ func (c *Coordinator) Step(at time.Time, ev Event) []Effect {
 		if l, ok := c.Latest(); ok && l.ID == ev.ID {
 			c.stats.restored(l.ID, l.Dir, l.savepoint(), c.now)
 		}
+	case FallBack:
+		c.fallBack(ev)
 	case MetadataWritten:
 		c.metadataWritten(ev)
 	case PointerStored:

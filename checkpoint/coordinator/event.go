@@ -44,6 +44,8 @@ type (
 		Canonical bool
 		// Drain, with StopWithSavepoint: emit the maximal watermark first, so that all windows and timers fire.
 		Drain bool
+		// Full, of a checkpoint: every file is written anew, and none of an earlier checkpoint is referred to.
+		Full bool
 	}
 
 	// CoordinatorSnapshot answers SnapshotCoordinators. States is by operator.
@@ -249,6 +251,7 @@ type Options struct {
 	SharedDir    string // URI; for a savepoint the same as ExclusiveDir
 	Suspend      bool
 	Drain        bool
+	Full         bool
 }
 
 // Keep names what a Sweep must leave alone, URIs.

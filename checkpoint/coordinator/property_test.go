@@ -40,6 +40,9 @@ type world struct {
 	log      []string
 	started  bool
 	failed   bool // FailJob was emitted: a restart follows
+	contents map[int64]metadata.Checkpoint
+	spared   map[string]bool // files of checkpoints that could not be restored
+	fell     bool            // the latest restart went back further than the pointer
 }
 
 func (w *world) say(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
@@ -118,6 +121,7 @@ func (w *world) effect(e Effect) {
 			w.fatal("notice of %d before it is durable (pointer %d)", e.ID, w.pointer)
 		}
 		w.end(e.ID)
+		w.fell = false
 		w.remember()
 	case NotifyAborted:
 		if e.Reason == "" {
@@ -207,6 +211,7 @@ func (w *world) remember() {
 	if !ok {
 		return
 	}
+	w.contents[l.ID] = l.Checkpoint.Clone()
 	if op := l.Checkpoint.Operator(graph.OperatorID(windowID)); op != nil {
 		for _, s := range op.Subtasks {
 			for _, h := range s.Keyed {
@@ -234,6 +239,11 @@ func (w *world) check() {
 	for _, f := range w.referenced() {
 		if !w.disk[f] {
 			w.fatal("%s is gone, a retained checkpoint refers to it", f)
+		}
+	}
+	for f := range w.spared {
+		if !w.disk[f] {
+			w.fatal("%s is gone, of a checkpoint that could not be restored", f)
 		}
 	}
 	if n := w.c.PendingID(); n != w.open {
@@ -377,9 +387,10 @@ func (w *world) restart() {
 		}
 	}
 	// The restore and the pointer must agree: an older state than the pointer's would undo what is committed on recovery.
-	if l, ok := w.c.Latest(); ok && w.pointer != 0 && l.ID != w.pointer {
+	if l, ok := w.c.Latest(); ok && w.pointer != 0 && l.ID != w.pointer && !w.fell {
 		w.fatal("the restart restores %d, the pointer names %d", l.ID, w.pointer)
 	}
+	w.fallBack()
 	w.open, w.unsent = 0, nil
 	w.attempt++
 	w.failed = false
@@ -387,10 +398,31 @@ func (w *world) restart() {
 	w.step(TasksRunning{Tasks: testTasks(w.attempt)})
 }
 
+// fallBack is what a JobMaster does when the latest checkpoint is damaged.
+func (w *world) fallBack() {
+	l, ok := w.c.Latest()
+	older := w.c.Older()
+	if !ok || len(older) == 0 || rapid.IntRange(0, 3).Draw(w.t, "damaged") > 0 {
+		return
+	}
+	to := older[rapid.IntRange(0, len(older)-1).Draw(w.t, "to")]
+	w.spared[l.Dir+"/_metadata"] = true
+	l.Checkpoint.Refs(func(r *state.FileRef) {
+		if uri, err := storage.Resolve(r.Base, r.Name); err == nil {
+			w.spared[uri] = true
+		}
+	})
+	w.fell = true
+	w.step(FallBack{To: to.ID, Checkpoint: w.contents[to.ID]})
+	if now, _ := w.c.Latest(); now.ID != to.ID {
+		w.fatal("the latest is %d, want %d", now.ID, to.ID)
+	}
+}
+
 func TestCoordinatorKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{t: t, now: time.Unix(0, 0), disk: map[string]bool{}, kinds: map[int64]Kind{}, asked: map[string]bool{},
-			answered: map[string]int{}, durable: map[int64]bool{}, started: true, reserved: 1}
+			answered: map[string]int{}, durable: map[int64]bool{}, contents: map[int64]metadata.Checkpoint{}, spared: map[string]bool{}, started: true, reserved: 1}
 		w.cfg = Config{Graph: testGraph(rapid.Bool().Draw(t, "coordinated")), Dir: testDir, Interval: 10 * time.Second, Timeout: 20 * time.Second,
 			MinPause: time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * time.Second, Tolerable: rapid.IntRange(0, 3).Draw(t, "tolerable"),
 			Retained: rapid.IntRange(1, 3).Draw(t, "retained"), ReservedID: 1}
@@ -423,10 +455,11 @@ func TestCoordinatorKeepsItsInvariants(t *testing.T) {
 			}
 		}
 		for f := range w.disk {
-			if !keep[f] && strings.HasPrefix(f, testDir+"/") {
+			if !keep[f] && len(w.spared) == 0 && strings.HasPrefix(f, testDir+"/") {
 				w.fatal("orphan %s", f)
 			}
 		}
+		w.spared = map[string]bool{} // the end of the job is the end of them
 		final := rapid.SampledFrom([]EndState{FinishedOK, Canceled, Failed}).Draw(t, "end")
 		w.step(JobEnded{State: final})
 		if final == FinishedOK {

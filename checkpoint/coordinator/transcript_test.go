@@ -165,7 +165,7 @@ func (s *script) run(line string) []string {
 	case "running":
 		ev = TasksRunning{Tasks: testTasks(s.int("attempt", 0))}
 	case "trigger":
-		t := Trigger{RequestID: s.args["request"], Dir: s.args["dir"], Drain: slices.Contains(words, "drain")}
+		t := Trigger{RequestID: s.args["request"], Dir: s.args["dir"], Drain: slices.Contains(words, "drain"), Full: slices.Contains(words, "full")}
 		switch words[1] {
 		case "savepoint":
 			t.Kind = Savepoint
@@ -189,6 +189,8 @@ func (s *script) run(line string) []string {
 		ev = Decline{ID: id, Execution: s.execution(words[2]), Reason: "disk full", TaskFailed: slices.Contains(words, "failing")}
 	case "restarting":
 		ev = JobRestarting{Reason: "worker died"}
+	case "fall-back":
+		ev = FallBack{To: id}
 	case "written":
 		ev = MetadataWritten{ID: id, Path: "x/_metadata", Size: 100, Err: s.err()}
 	case "pointer":
@@ -282,6 +284,7 @@ func (s *script) format(e Effect) string {
 		field("canonical", e.Options.Canonical)
 		field("suspend", e.Options.Suspend)
 		field("drain", e.Options.Drain)
+		field("full", e.Options.Full)
 	case WriteMetadata:
 		fmt.Fprintf(&b, "WriteMetadata %d", e.ID)
 		field("dir", short([]string{e.Dir}))

@@ -66,7 +66,7 @@ func (c *Coordinator) advance() {
 	}
 	if !c.sweepAt.IsZero() && !c.now.Before(c.sweepAt) {
 		c.sweepAt = time.Time{}
-		c.emit(c.sweep())
+		c.sweep()
 	}
 	if c.pending != nil || !c.running || c.finished || c.reserving {
 		return
@@ -113,7 +113,7 @@ func (c *Coordinator) next() (Trigger, bool) {
 
 func (c *Coordinator) start(t Trigger) {
 	p := &pending{id: c.nextID, kind: t.Kind, requestID: t.RequestID, dir: storage.CheckpointDir(c.cfg.Dir, c.nextID),
-		canonical: t.Canonical, drain: t.Drain, trigger: c.now, tasks: c.tasks,
+		canonical: t.Canonical, drain: t.Drain, full: t.Full, trigger: c.now, tasks: c.tasks,
 		waiting: map[graph.ExecutionID]struct{}{}, acks: map[graph.ExecutionID]metadata.Task{}}
 	if p.savepoint() {
 		p.dir, p.canonical = t.Dir, true
@@ -145,7 +145,7 @@ func (c *Coordinator) triggerTasks(p *pending) {
 		}
 	}
 	o := Options{Savepoint: p.savepoint(), Canonical: p.canonical, ExclusiveDir: p.dir, SharedDir: storage.SharedDir(c.cfg.Dir),
-		Suspend: p.kind == StopWithSavepoint, Drain: p.kind == StopWithSavepoint && p.drain}
+		Suspend: p.kind == StopWithSavepoint, Drain: p.kind == StopWithSavepoint && p.drain, Full: p.full}
 	if p.savepoint() {
 		o.SharedDir = p.dir
 	}

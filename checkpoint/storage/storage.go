@@ -200,3 +200,9 @@ func FileCheckpoint(name string) (int64, bool) {
 	n, err := strconv.ParseInt(num, 10, 64)
 	return n, err == nil && n >= 0
 }
+
+// OfCheckpoint reports whether a state file was written for a checkpoint, as far as its name tells.
+func OfCheckpoint(name string, id int64) bool {
+	n, known := FileCheckpoint(name)
+	return !known || n == id
+}

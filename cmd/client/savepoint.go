@@ -212,6 +212,6 @@ func (c *cli) checkpointCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&full, "full", false, "as Flink's; has no effect yet: the pebble backend shares files with earlier checkpoints all the same")
+	cmd.Flags().BoolVar(&full, "full", false, "write all files anew: the checkpoint refers to none of earlier ones, as those of the pebble backend do")
 	return cmd
 }

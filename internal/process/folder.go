@@ -12,11 +12,14 @@ const keptFor = time.Hour
 
 // Folder makes a private folder (mode 0700) in parent, or in the system's temporary folder when that is "". The caller removes it; what a process that
 // was killed left under the same prefix is removed by a later call, an hour after its last change or later.
-func Folder(parent, prefix string) (string, error) {
+func Folder(parent, prefix string) (string, error) { return FolderKeeping(parent, prefix, keptFor) }
+
+// FolderKeeping is Folder with another time that what killed processes left stays.
+func FolderKeeping(parent, prefix string, keep time.Duration) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
-	sweep(parent, prefix, time.Now().Add(-keptFor))
+	sweep(parent, prefix, time.Now().Add(-keep))
 	return os.MkdirTemp(parent, prefix+Self()+"_")
 }
 

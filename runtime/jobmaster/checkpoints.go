@@ -56,7 +56,7 @@ func (c *checkpoints) closeStorage() {
 }
 
 // newCheckpoints runs beside the loop. A job without any directory gets nil: no checkpoints and no savepoints.
-func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *coordinator.Completed) (c *checkpoints, err error) {
+func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *coordinator.Completed, spare int64) (c *checkpoints, err error) {
 	conf := j.opts.Config
 	dir := config.CheckpointDir.Value(conf)
 	if dir == "" && config.CheckpointInterval.Value(conf) > 0 {
@@ -87,7 +87,7 @@ func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *
 		}
 	}
 	cfg := coordinator.Config{Graph: *g, JobID: j.opts.JobID, Product: version.Version, Conf: conf.Redacted(), Dir: c.storage.Dir(),
-		FirstID: j.opts.FirstID, ReservedID: j.opts.FirstID}
+		FirstID: j.opts.FirstID, ReservedID: j.opts.FirstID, Spare: spare}
 	cfg.FromConfiguration(conf)
 	if from != nil {
 		if cfg.Existing, err = c.retained(ctx, *from, cfg.Retained); err != nil {
@@ -162,7 +162,7 @@ func (c *checkpoints) effect(e coordinator.Effect) {
 		j.sendToTasks(e.Tasks, func(ids []string) *pb.WorkerDown {
 			return &pb.WorkerDown{Msg: &pb.WorkerDown_Trigger{Trigger: &pb.TriggerCheckpoint{CheckpointId: e.ID, TimestampMs: e.Timestamp.UnixMilli(), ExecutionIds: ids,
 				Savepoint: e.Options.Savepoint, Canonical: e.Options.Canonical, ExclusiveDir: e.Options.ExclusiveDir, SharedDir: e.Options.SharedDir,
-				Suspend: e.Options.Suspend, Drain: e.Options.Drain}}}
+				Suspend: e.Options.Suspend, Drain: e.Options.Drain, Full: e.Options.Full}}}
 		})
 	case coordinator.NotifyComplete:
 		failpoint.At("checkpoint/notify")
@@ -281,6 +281,7 @@ const (
 type TriggerRequest struct {
 	Kind      TriggerKind
 	Directory string // parent of a savepoint's directory; execution.checkpointing.savepoint-dir when empty
+	Full      bool   // a checkpoint that refers to no file of earlier ones
 	Native    bool   // a savepoint in the backend's own form
 	Drain     bool   // stop: emit the maximal watermark first
 	Cancel    bool   // savepoint: cancel the job when it is complete
@@ -309,7 +310,7 @@ func (j *JobMaster) trigger(r TriggerRequest, ch chan<- TriggerResult) {
 		refuse(errNoDirectory)
 		return
 	}
-	t := coordinator.Trigger{Kind: coordinator.Manual, Canonical: !r.Native, Drain: r.Drain}
+	t := coordinator.Trigger{Kind: coordinator.Manual, Canonical: !r.Native, Drain: r.Drain, Full: r.Full && r.Kind == TriggerCheckpoint}
 	if r.Kind != TriggerCheckpoint {
 		t.Kind = coordinator.Savepoint
 		dir := r.Directory

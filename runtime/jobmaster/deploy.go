@@ -72,6 +72,7 @@ func (j *JobMaster) deploy(e scheduler.Deploy) {
 	for _, tm := range order {
 		j.toWorker(tm, &pb.WorkerDown{Msg: &pb.WorkerDown_Deploy{Deploy: by[tm]}})
 	}
+	j.restored.attempt, j.restored.id = p.attempt, p.id
 	j.prep = nil
 	j.log.Info().Int("attempt", e.Attempt).Int("tasks", len(e.Tasks)).Int("workers", len(order)).Msg("tasks deployed")
 }

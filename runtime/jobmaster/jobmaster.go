@@ -41,7 +41,13 @@ type JobMaster struct {
 	ops           map[string]graph.VertexID // vertex of each operator
 	vertex        map[graph.VertexID]*graph.Vertex
 
-	workers map[string]*workerState // by TaskManager
+	workers  map[string]*workerState // by TaskManager
+	restored struct {                // what the attempt that was deployed last has begun with
+		attempt int
+		id      int64 // of the checkpoint, 0 for none
+	}
+	falling bool            // an older checkpoint is being read, see fallback.go
+	served  map[string]bool // TaskManagers that may hold local copies of the job's checkpoints
 	slots   []resourcemanager.Slot
 	needed  int
 	scaling rescaling
@@ -86,7 +92,7 @@ func New(opts Options) (*JobMaster, error) {
 	setDefault(&opts.StopGrace, 5*time.Second)
 	setDefault(&opts.ReadyTimeout, 2*time.Minute)
 	j := &JobMaster{opts: opts, id: opts.JobID.String(), q: newQueue(), start: time.Now(), timers: map[*time.Timer]struct{}{},
-		graph: opts.Graph, ops: map[string]graph.VertexID{}, vertex: map[graph.VertexID]*graph.Vertex{}, workers: map[string]*workerState{},
+		graph: opts.Graph, ops: map[string]graph.VertexID{}, vertex: map[graph.VertexID]*graph.Vertex{}, workers: map[string]*workerState{}, served: map[string]bool{},
 		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), resumed: map[graph.ExecutionID]string{}, stacks: map[string]bool{}, coord: coordState{stopTimeout: func() {}}}
 	j.log = opts.Logger.With().Str("component", "jobmaster").Str("job_id", j.id).Int64("epoch", opts.Epoch).Logger()
 	return j, nil

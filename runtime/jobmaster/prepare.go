@@ -65,6 +65,8 @@ type started struct {
 	ckpt  *checkpoints
 	from  *coordinator.Completed
 	done  *storedProgress // in BATCH
+	// spare is the checkpoint that could not be read, after from; 0 for none.
+	spare int64
 	// required is what was asked for of the parallelism; nil for nothing.
 	required scheduler.Requirements
 }
@@ -86,6 +88,11 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 		return s, nil
 	}
 	from, err := j.loadFrom(ctx)
+	if err != nil && savepoint.Unreadable(err) && !j.opts.Pointer.IsZero() {
+		if from = j.olderThan(ctx, j.opts.Pointer.ID, err); from != nil {
+			s.spare, err = j.opts.Pointer.ID, nil
+		}
+	}
 	if err != nil {
 		return refuse("restore", err)
 	}
@@ -109,7 +116,7 @@ func (j *JobMaster) load(ctx context.Context) (started, *scheduler.Failure) {
 	}
 	g := adopted.Apply(*j.opts.Graph)
 	s.graph = &g
-	if s.ckpt, err = newCheckpoints(ctx, j, &g, from); err != nil {
+	if s.ckpt, err = newCheckpoints(ctx, j, &g, from, s.spare); err != nil {
 		return refuse("checkpoint", err)
 	}
 	return s, nil
@@ -122,6 +129,10 @@ func (j *JobMaster) loadFrom(ctx context.Context) (*coordinator.Completed, error
 		cp, err := j.patientLoad(ctx, fmt.Sprintf("the latest checkpoint %d", p.ID), p.Dir, savepoint.Claim)
 		if err != nil {
 			return nil, fmt.Errorf("jobmaster: restore the latest checkpoint %d: %w", p.ID, err)
+		}
+		if cp.JobID != (graph.JobID{}) && cp.JobID != j.opts.JobID {
+			return nil, fmt.Errorf("jobmaster: restore the latest checkpoint %d: %s holds a checkpoint of job %s (%s), not of this one: somebody has replaced it; start from another one (execution.state-recovery.path)",
+				p.ID, p.Dir, cp.JobID, cp.JobName)
 		}
 		return &coordinator.Completed{ID: p.ID, Dir: p.Dir, Owned: !cp.Savepoint, Checkpoint: cp}, nil
 	}
@@ -245,7 +256,7 @@ func (j *JobMaster) prepare(e scheduler.Prepare) {
 // chooseRestore waits for the outcome of a checkpoint whose pointer is being stored, then assigns the latest state.
 func (j *JobMaster) chooseRestore() {
 	p := j.prep
-	if p == nil || p.restored || j.ckpt != nil && !j.ckpt.core.Settled() {
+	if p == nil || p.restored || j.falling || j.ckpt != nil && !j.ckpt.core.Settled() {
 		return
 	}
 	p.restored = true

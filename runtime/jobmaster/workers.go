@@ -63,6 +63,7 @@ func (j *JobMaster) startWorker(tm string) {
 		return
 	}
 	j.workers[tm] = &workerState{}
+	j.served[tm] = true
 	if err := j.opts.Resources.Send(tm, &pb.TaskManagerDown{Msg: &pb.TaskManagerDown_StartWorker{StartWorker: &pb.StartWorker{
 		JobId: j.id, Artifact: j.opts.Artifact, Args: j.opts.Args, Config: j.opts.Config, Fingerprint: j.graph.Fingerprint, JobName: j.graph.Name, Graph: j.graphJSON, DataSecret: j.opts.DataSecret}}}); err != nil {
 		j.log.Debug().Err(err).Msg("start worker") // TaskManagerLost follows
@@ -74,8 +75,9 @@ func (j *JobMaster) stopWorker(tm string, grace time.Duration) {
 		JobId: j.id, GraceMs: grace.Milliseconds()}}}) // a TaskManager that is gone took the worker with it
 }
 
+// stopWorkers ends the job's workers. TaskManagers whose worker is dead are told too: they still have its local copies.
 func (j *JobMaster) stopWorkers(grace time.Duration) {
-	for tm := range j.workers {
+	for tm := range j.served {
 		j.stopWorker(tm, grace)
 	}
 }
@@ -182,6 +184,9 @@ func (j *JobMaster) taskState(tm string, m *pb.TaskStateChanged) {
 	ev := scheduler.TaskChanged{ID: id, State: st, EndOfData: m.GetState() == pb.TaskState_END_OF_DATA}
 	if st == scheduler.TaskFailed || st == scheduler.TaskCanceling {
 		f := failureOf(m.GetFailure())
+		if f.Kind == rpc.KindDamaged {
+			j.fallBack(id, &f)
+		}
 		ev.Failure = &f
 	}
 	j.step(ev)
@@ -254,6 +259,7 @@ func (j *JobMaster) where(tm string) string {
 func (j *JobMaster) taskManagerLost(tm, reason string) {
 	where := j.where(tm)
 	delete(j.workers, tm)
+	delete(j.served, tm)
 	j.slots = slices.DeleteFunc(slices.Clone(j.slots), func(s resourcemanager.Slot) bool { return s.TaskManager == tm })
 	j.step(scheduler.WorkerDown{TaskManager: tm, Failure: scheduler.Failure{Kind: "taskmanager", Death: true, TaskManager: tm,
 		Message: fmt.Sprintf("TaskManager %s is gone: %s", where, reason)}})

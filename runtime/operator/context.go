@@ -151,6 +151,7 @@ func (c *Context) Backend() (state.Backend, error) {
 		Restore:        c.State.Keyed,
 		Source:         c.StateSource,
 		ReuseRestored:  true, // files that this job does not own come as exclusive ones, which are not carried over
+		Compress:       config.SnapshotCompression.Value(c.Config),
 		Context:        c.Services.Context(),
 		Logger:         c.Logger,
 	})

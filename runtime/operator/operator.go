@@ -148,6 +148,7 @@ type Barrier struct {
 	Canonical bool  `json:"canonical,omitempty"`
 	Suspend   bool  `json:"suspend,omitempty"` // stop-with-savepoint: sources emit nothing after it
 	Drain     bool  `json:"drain,omitempty"`
+	Full      bool  `json:"full,omitempty"` // refer to no file of earlier checkpoints
 	// Exclusive and Shared are the URIs of the directories that snapshot files go to.
 	Exclusive string `json:"exclusive"`
 	Shared    string `json:"shared"`

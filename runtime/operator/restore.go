@@ -20,6 +20,16 @@ func (e lastingError) Unwrap() error { return e.err }
 // Fatal tells the task that a restart is no use.
 func (e lastingError) Fatal() bool { return true }
 
+// damagedError is a lastingError about state that is not what was written.
+type damagedError struct{ lastingError }
+
+// Damaged tells the task that another checkpoint may be restored.
+func (damagedError) Damaged() bool { return true }
+
+func damaged(format string, args ...any) error {
+	return damagedError{lastingError{fmt.Errorf(format, args...)}}
+}
+
 // another is what there is to do about state that cannot be read.
 const another = "start the job from another checkpoint or savepoint"
 
@@ -31,11 +41,11 @@ func (c *Context) restoring(what string, err error) error {
 	var misfit *canonical.MisfitError
 	switch {
 	case errors.As(err, &file):
-		err = lastingError{fmt.Errorf("restore: %w; %s", file, another)}
+		err = damaged("restore: %w; %s", file, another)
 	case errors.As(err, &content):
-		err = lastingError{fmt.Errorf("restore: %w; %s", content, another)}
+		err = damaged("restore: %w; %s", content, another)
 	case errors.Is(err, canonical.ErrCorrupt):
-		err = lastingError{fmt.Errorf("%w; %s", err, another)}
+		err = damaged("%w; %s", err, another)
 	case errors.As(err, &misfit):
 		err = lastingError{err}
 	}

@@ -215,12 +215,13 @@ func (s *server) triggerCheckpoint(r *http.Request) (any, error) {
 	if err := body(r, &b); err != nil {
 		return nil, err
 	}
-	switch strings.ToUpper(b.CheckpointType) {
-	case "", "CONFIGURED", "FULL":
+	kind := strings.ToUpper(b.CheckpointType)
+	switch kind {
+	case "", "CONFIGURED", "INCREMENTAL", "FULL":
 	default:
-		return nil, bad("checkpointType %q is not supported; use CONFIGURED or FULL.", clip(b.CheckpointType))
+		return nil, bad("checkpointType %q is not supported; use CONFIGURED, INCREMENTAL or FULL.", clip(b.CheckpointType))
 	}
-	return s.start(r, b.TriggerID, jobmaster.TriggerRequest{Kind: jobmaster.TriggerCheckpoint, Native: true})
+	return s.start(r, b.TriggerID, jobmaster.TriggerRequest{Kind: jobmaster.TriggerCheckpoint, Native: true, Full: kind == "FULL"})
 }
 
 func native(format string) (bool, error) {

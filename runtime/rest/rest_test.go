@@ -214,7 +214,7 @@ func TestErrors(t *testing.T) {
 		{"POST", job + "/savepoints", `{"triggerId":"7"}`, 400},
 		{"POST", job + "/savepoints", `{`, 400},
 		{"POST", job + "/savepoints", strings.Repeat(" ", 2<<20), 413},
-		{"POST", job + "/checkpoints", `{"checkpointType":"INCREMENTAL"}`, 400},
+		{"POST", job + "/checkpoints", `{"checkpointType":"HALF"}`, 400},
 		{"POST", "/savepoint-disposal", `{}`, 400},
 		{"POST", "/savepoint-disposal", `{"savepoint-path":"ftp://h/x"}`, 400},
 		{"POST", job + "/savepoints", `{"target-directory":"ftp://h/x"}`, 400},

@@ -40,6 +40,10 @@ const (
 // reported apart, and not the checkpoint's.
 const KindNotRunning = "not-running"
 
+// KindDamaged is the kind of a Failure of a task whose state cannot be read as the checkpoint says it was written. Nothing heals it but
+// another checkpoint.
+const KindDamaged = "damaged"
+
 // ProcessConfig is what a worker or coordinator process is told at its start, beside its environment.
 type ProcessConfig struct {
 	JobID       string            `json:"jobId"`
@@ -56,7 +60,9 @@ type ProcessConfig struct {
 	Slots         int      `json:"slots,omitempty"`
 	MemoryBytes   int64    `json:"memoryBytes,omitempty"` // the container's share for this process
 	Dirs          []string `json:"dirs,omitempty"`        // private local folders, one per disk, removed after the process
-	LogDir        string   `json:"logDir,omitempty"`
+	// BackupDirs are for local copies of the job's checkpoints, one per disk; they need not exist. They stay for the job's next worker here.
+	BackupDirs []string `json:"backupDirs,omitempty"`
+	LogDir     string   `json:"logDir,omitempty"`
 	// Embedded says that the whole cluster runs in this process, so that the job ends with it.
 	Embedded bool `json:"embedded,omitempty"`
 	// DataSecret is what the job's workers prove to each other to know before they exchange records. It belongs into no log.

@@ -74,7 +74,7 @@ func (s *snapshots) start(parent context.Context, id int64, run func(ctx context
 // Trigger starts a checkpoint at a source task.
 func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 	b := operator.Barrier{ID: m.GetCheckpointId(), Timestamp: m.GetTimestampMs(), Savepoint: m.GetSavepoint(), Canonical: m.GetCanonical(),
-		Suspend: m.GetSuspend(), Drain: m.GetDrain(), Exclusive: m.GetExclusiveDir(), Shared: m.GetSharedDir()}
+		Suspend: m.GetSuspend(), Drain: m.GetDrain(), Full: m.GetFull(), Exclusive: m.GetExclusiveDir(), Shared: m.GetSharedDir()}
 	t.Post(func() error {
 		if t.d.Batch {
 			return t.prepareCommits(b)
@@ -244,7 +244,13 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 		discard(parts)
 		return err
 	}
-	sink := storage.NewSink(t.env.FS, b.Exclusive, b.Shared, int64(config.MemoryThreshold.Value(t.env.Config)))
+	var sink state.Sink = storage.NewSink(t.env.FS, b.Exclusive, b.Shared, int64(config.MemoryThreshold.Value(t.env.Config)))
+	if !b.Savepoint { // no restart begins with one
+		sink = t.env.Backup.Sink(sink, b.ID, t.d.Subtask)
+	}
+	if b.Full {
+		sink = state.Anew{Sink: sink}
+	}
 	var out metadata.Task
 	for i, p := range parts {
 		st := metadata.Subtask{Index: t.d.Subtask, Lists: p.Lists}

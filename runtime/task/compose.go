@@ -150,7 +150,7 @@ func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID
 		Subtask: t.d.Subtask, Parallelism: t.d.Parallelism, MaxParallelism: t.d.MaxParallelism, Attempt: t.d.Execution.Attempt,
 		Config: t.env.Config, Metrics: t.metrics.operator(c.ID, c.Node.Name), Mark: &t.mark,
 		RestoredCheckpoint: t.d.RestoredCheckpoint, State: restored[c.ID],
-		StateSource: storage.NewSource(t.env.FS), StateMemory: t.env.StateMemory,
+		StateSource: t.env.Recover.Source(storage.NewSource(t.env.FS)), StateMemory: t.env.StateMemory,
 		Checkpointing: config.CheckpointInterval.Value(t.env.Config) > 0 || t.d.Batch, Batch: t.d.Batch,
 	}
 	if t.env.StatePool != nil {

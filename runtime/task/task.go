@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage/backup"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/internal/failpoint"
@@ -28,6 +29,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/runtime/task/barrier"
 	"github.com/thalweg/thalweg/state"
@@ -54,13 +56,15 @@ type Deployment struct {
 
 // Environment is what a worker gives to its tasks.
 type Environment struct {
-	JobID       string
-	Embedded    bool // the job ends with this process
-	Config      config.Configuration
-	Network     *network.Environment
-	FS          *fs.Registry
-	Dirs        []string // local directories, used in turn
-	StateMemory int64    // a slot's bytes for state
+	JobID    string
+	Embedded bool // the job ends with this process
+	Config   config.Configuration
+	Network  *network.Environment
+	FS       *fs.Registry
+	Dirs     []string // local directories, used in turn
+	// Backup keeps local copies of checkpoints, and Recover restores from them; nil for none.
+	Backup, Recover *backup.Store
+	StateMemory     int64 // a slot's bytes for state
 	// StatePool is the memory that the state backends of a slot share; nil gives each of them StateMemory.
 	StatePool func(group string, subtask int) *state.Pool
 	Logger    zerolog.Logger
@@ -436,6 +440,10 @@ func (t *Task) describe(err error) *pb.Failure {
 	}
 	if errors.As(err, &fatal) {
 		f.Fatal = fatal.Fatal()
+	}
+	var damaged interface{ Damaged() bool }
+	if errors.As(err, &damaged) {
+		f.Kind = rpc.KindDamaged
 	}
 	return f
 }

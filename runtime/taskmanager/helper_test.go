@@ -80,6 +80,14 @@ func helper(mode string) {
 			panic(err)
 		}
 	}
+	for _, d := range cfg.BackupDirs {
+		if err := os.MkdirAll(d+"/chk-1", 0o700); err != nil {
+			panic(err)
+		}
+		if err := os.WriteFile(fmt.Sprintf("%s/chk-1/%d", d, os.Getpid()), []byte("x"), 0o600); err != nil {
+			panic(err)
+		}
+	}
 	_ = link.Send(&pb.WorkerUp{Msg: &pb.WorkerUp_Hello{Hello: &pb.WorkerHello{Protocol: version.Protocol, Sdk: cfg.JobName, Pid: int32(os.Getpid()), Fingerprint: cfg.Fingerprint,
 		DataAddress: strconv.Itoa(len(cfg.Dirs)), JobId: os.Getenv(rpc.EnvJobID)}}})
 	for {

@@ -42,12 +42,16 @@ type TaskManager struct {
 	dirs  []string // private folders, one per disk
 	cache *artifacts
 
+	backups []string // folders for local copies of checkpoints, one per disk
+	extra   []string // private folders beside dirs
+
 	mu      sync.Mutex
 	up      rpc.TaskManagerUplink // to the JobMaster in charge; nil while there is none
 	conn    Connection
 	epoch   int64 // highest epoch served
 	workers map[string]*worker
 	closing bool
+	dropped int            // folders of local copies that were given up
 	wg      sync.WaitGroup // workers
 }
 
@@ -76,6 +80,9 @@ func New(opts Options) (*TaskManager, error) {
 	}
 	if len(t.dirs) == 0 {
 		return nil, fmt.Errorf("taskmanager: no local folder is usable (io.tmp.dirs): %w", errors.Join(bad...))
+	}
+	if err := t.makeBackups(); err != nil {
+		return nil, errors.Join(err, t.removeFolders())
 	}
 	t.cache = &artifacts{dir: filepath.Join(t.dirs[0], "artifacts"), open: opts.OpenURI, blob: t.fetchBlob}
 	if opts.Launcher == nil {
@@ -111,10 +118,8 @@ func (t *TaskManager) Run(ctx context.Context) error {
 	t.mu.Unlock()
 	t.wg.Wait()
 	t.disconnect(nil)
-	for _, d := range t.dirs {
-		if rerr := os.RemoveAll(d); rerr != nil {
-			t.log.Warn().Err(rerr).Str("dir", d).Msg("local folder could not be removed")
-		}
+	if rerr := t.removeFolders(); rerr != nil {
+		t.log.Warn().Err(rerr).Msg("local folders could not be removed")
 	}
 	return err
 }
@@ -277,8 +282,10 @@ func (t *TaskManager) handle(down *pb.TaskManagerDown) error {
 	case *pb.TaskManagerDown_StopWorker:
 		t.mu.Lock()
 		if w := t.workers[m.StopWorker.GetJobId()]; w != nil {
-			w.next = nil
+			w.next, w.killed = nil, m.StopWorker.GetGraceMs() == 0
 			w.stop(time.Duration(m.StopWorker.GetGraceMs()) * time.Millisecond)
+		} else {
+			t.dropBackups(m.StopWorker.GetJobId())
 		}
 		t.mu.Unlock()
 	case *pb.TaskManagerDown_Worker:

@@ -24,6 +24,7 @@ type worker struct {
 	link     rpc.WorkerLink
 	hello    *pb.WorkerHello
 	stopping bool
+	killed   bool               // without grace: it hangs, and another one is to take its place
 	cancel   context.CancelFunc // of what precedes the launch
 	next     *pb.StartWorker    // to start when this one has ended
 	timers   []*time.Timer
@@ -111,6 +112,9 @@ func (w *worker) run(ctx context.Context) {
 	t.mu.Lock()
 	delete(t.workers, job)
 	next, closing := w.next, t.closing
+	if w.stopping && !w.killed && next == nil { // the job needs nothing here any more; a worker that died is replaced
+		t.dropBackups(job)
+	}
 	t.mu.Unlock()
 	t.log.Info().Str("job_id", job).Int("pid", pid).Int("exit_code", exit.Code).Str("reason", exit.Reason).Msg("worker ended")
 	rctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
@@ -141,7 +145,7 @@ func (w *worker) live(ctx context.Context) (Exit, int) {
 	proc, err := t.opts.Launcher.Launch(ctx, LaunchSpec{
 		Start: s,
 		Config: rpc.ProcessConfig{JobID: s.GetJobId(), JobName: s.GetJobName(), Fingerprint: s.GetFingerprint(), Config: s.GetConfig(), Args: s.GetArgs(), Graph: s.GetGraph(),
-			TaskManagerID: t.opts.ID, Host: t.opts.Host, Slots: t.opts.Slots, MemoryBytes: t.opts.MemoryBytes, Dirs: dirs, LogDir: t.opts.LogDir,
+			TaskManagerID: t.opts.ID, Host: t.opts.Host, Slots: t.opts.Slots, MemoryBytes: t.opts.MemoryBytes, Dirs: dirs, BackupDirs: t.backupDirs(s.GetJobId()), LogDir: t.opts.LogDir,
 			DataSecret: s.GetDataSecret()},
 		Artifact: func(ctx context.Context) (string, error) { return t.cache.get(ctx, s.GetArtifact()) },
 	})

@@ -299,6 +299,20 @@ func (c *cluster) until(what string, ok func() bool) {
 	}
 }
 
+// ended waits for a condition after the job's end.
+func (c *cluster) ended(what string, ok func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("timed out waiting for %s", what)
+		}
+		<-pace.C
+	}
+}
+
 func (c *cluster) running() {
 	c.t.Helper()
 	c.until("all tasks to run", c.allRun)

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage/backup"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/fs"
@@ -54,6 +55,7 @@ func (w *worker) run(ctx context.Context, cfg rpc.ProcessConfig) error {
 	err = w.serve(ctx, cfg, addr)
 	cancel()
 	w.cancelAll()
+	w.env.Backup.Close()
 	return errors.Join(err, w.env.Network.Close())
 }
 
@@ -74,6 +76,12 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 	w.env = task.Environment{
 		JobID: cfg.JobID, Embedded: cfg.Embedded, Config: conf, Network: net, FS: reg, Dirs: cfg.Dirs, Logger: log, Now: time.Now, Report: w,
 		StateMemory: stateMemory(conf, cfg),
+	}
+	if config.LocalBackup.Value(conf) {
+		w.env.Backup = backup.New(cfg.BackupDirs, log)
+		if config.FromLocal.Value(conf) {
+			w.env.Recover = w.env.Backup
+		}
 	}
 	w.env.StatePool = (&pools{bytes: w.env.StateMemory, graph: p.Graph, made: map[poolKey]*state.Pool{}}).get
 	return w
@@ -196,7 +204,9 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 		}
 	case *pb.WorkerDown_Completed:
 		w.completed(m.Completed)
+		w.env.Backup.Completed(m.Completed.GetCheckpointId())
 	case *pb.WorkerDown_Aborted:
+		w.env.Backup.Aborted(m.Aborted.GetCheckpointId())
 		w.each(func(t *task.Task) { t.CheckpointAborted(m.Aborted.GetCheckpointId(), m.Aborted.GetResume()) })
 	case *pb.WorkerDown_OperatorEvent:
 		w.operatorEvent(m.OperatorEvent)

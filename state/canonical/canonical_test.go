@@ -3,7 +3,9 @@ package canonical_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -21,8 +23,12 @@ var metas = []state.TableMeta{
 	{Name: "x", Kind: canonical.KindTimers, Key: serde.Schema{Kind: "string"}},
 }
 
-func sample(t testing.TB, big int) state.Handle {
-	h, err := canonical.Write(context.Background(), &statetest.Store{InlineLimit: 1 << 30}, 16, state.Range{Start: 2, End: 9}, metas, func(_ context.Context, w *canonical.Writer) error {
+func sample(t testing.TB, big int) state.Handle { return sampleOf(t, big, canonical.Write) }
+
+func sampleOf(t testing.TB, big int, write func(ctx context.Context, sink state.Sink, maxParallelism int, rng state.Range, tables []state.TableMeta,
+	fill func(ctx context.Context, w *canonical.Writer) error) (state.Handle, error)) state.Handle {
+	t.Helper()
+	h, err := write(context.Background(), &statetest.Store{InlineLimit: 1 << 30}, 16, state.Range{Start: 2, End: 9}, metas, func(_ context.Context, w *canonical.Writer) error {
 		for g := 2; g < 9; g += 2 {
 			if err := w.Begin(g); err != nil {
 				return err
@@ -88,6 +94,8 @@ func FuzzRead(f *testing.F) {
 	good := h.Files[0].Ref.Inline
 	f.Add(good, h.Offsets[1])
 	f.Add(good[:len(good)/2], h.Offsets[1])
+	packed := sampleOf(f, 10, canonical.WriteCompressed)
+	f.Add(packed.Files[0].Ref.Inline, packed.Offsets[1])
 	f.Add([]byte("TWKS\x01\x00\x00\x00\xff\xff\xff\x00"), int64(5))
 	f.Fuzz(func(t *testing.T, b []byte, offset int64) {
 		x := h
@@ -98,4 +106,52 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d entries", n)
 		}
 	})
+}
+
+// A compressed file is smaller and holds the same, in whole and in part, whatever the size of its entries; a bit that turned is found.
+func TestCompressedFiles(t *testing.T) {
+	for _, size := range []int{0, 10, 3000, 200_000} {
+		plain, packed := sample(t, size), sampleOf(t, size, canonical.WriteCompressed)
+		if size > 100 && packed.Size > plain.Size/10 || packed.Size != int64(len(packed.Files[0].Ref.Inline)) {
+			t.Errorf("%d bytes, compressed %d", plain.Size, packed.Size)
+		}
+		for _, rng := range []state.Range{{Start: 0, End: 16}, {Start: 3, End: 5}, {Start: 8, End: 9}} {
+			want, err := entries(plain, rng)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := entries(packed, rng); err != nil || got != want {
+				t.Errorf("key groups %v: other entries, %v", rng, err)
+			}
+		}
+	}
+	whole := sampleOf(t, 3000, canonical.WriteCompressed)
+	b := whole.Files[0].Ref.Inline
+	for i := int(whole.Offsets[0]); i < int(whole.Offsets[len(whole.Offsets)-1]); i++ {
+		x := whole
+		turned := bytes.Clone(b)
+		turned[i] ^= 4
+		x.Files = []state.File{{Ref: state.FileRef{Inline: turned, Size: int64(len(b))}}}
+		if _, err := read(x, state.Range{End: 16}); !errors.Is(err, canonical.ErrCorrupt) {
+			t.Fatalf("byte %d: %v", i, err)
+		}
+	}
+}
+
+// entries are all entries of a range in text.
+func entries(h state.Handle, rng state.Range) (string, error) {
+	r, err := canonical.NewReader(context.Background(), &statetest.Store{}, 16, rng, []state.Handle{h})
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, name := range []string{"t", "x"} {
+		if err == nil {
+			err = r.Scan(name, func(e *canonical.Entry) error {
+				fmt.Fprintln(&out, name, e.Group, e.Namespace, e.At, string(e.Key), string(e.Value))
+				return nil
+			})
+		}
+	}
+	return out.String(), errors.Join(err, r.Close())
 }

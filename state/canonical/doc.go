@@ -8,7 +8,7 @@
 //
 //	offset  bytes  what
 //	0       4      magic "TWKS"
-//	4       2      version, 1
+//	4       2      version: 1, or 2 when payloads are compressed
 //	6       2      0
 //	8       4      n, length of the header
 //	12      n      header, JSON: {"maxParallelism","start","end","tables":[{"name","kind","key","value"}]}; key, value: schemas
@@ -20,7 +20,7 @@
 //	4       4      number of entries, at least 1
 //	8       4      n, length of the payload
 //	12      4      CRC-32C of the 12 bytes before and of the payload
-//	16      n      payload, entries
+//	16      n      payload, entries; in version 2 a block of S2 of them (github.com/klauspost/compress/s2, which begins with their length)
 //
 //	an entry of a table:     8 bytes namespace, length, encoded key, length, encoded value
 //	an entry of a timer set: 8 bytes namespace, 8 bytes time, length, encoded key

@@ -11,6 +11,8 @@ import (
 	"io"
 	"slices"
 
+	"github.com/klauspost/compress/s2"
+
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
@@ -54,6 +56,8 @@ type file struct {
 	close  func() error
 	head   header
 	size   int64
+	packed bool   // payloads are compressed
+	plain  []byte // the payload that was decompressed last
 }
 
 // NewReader returns a reader of those handles that intersect rng. Each key group may be in one handle only.
@@ -103,8 +107,12 @@ func (r *Reader) load(f *file, maxParallelism int) error {
 	if string(b[:4]) != magic {
 		return f.corrupt(0, "no state file")
 	}
-	if v := binary.LittleEndian.Uint16(b[4:]); v != version {
-		return fmt.Errorf("canonical: %s has format version %d, this program reads %d; restore it with a newer program", f.name(), v, version)
+	switch v := binary.LittleEndian.Uint16(b[4:]); v {
+	case version:
+	case compressed:
+		f.packed = true
+	default:
+		return fmt.Errorf("canonical: %s has format version %d, this program reads %d; restore it with a newer program", f.name(), v, compressed)
 	}
 	n := binary.LittleEndian.Uint32(b[8:])
 	if n > maxHeader || int64(n) > f.handle.Offsets[0] {
@@ -245,7 +253,11 @@ func (r *Reader) scanFile(f *file, name string, fn func(f *file, c *chunk) error
 				if chunkSum(b) != binary.LittleEndian.Uint32(b[12:]) {
 					return f.corrupt(at, "checksum of a chunk")
 				}
-				if err := fn(f, &chunk{g, int(table), at, count, b[chunkHead:]}); err != nil {
+				payload, err := f.unpack(at, b[chunkHead:])
+				if err != nil {
+					return err
+				}
+				if err := fn(f, &chunk{g, int(table), at, count, payload}); err != nil {
 					return err
 				}
 			}
@@ -253,6 +265,24 @@ func (r *Reader) scanFile(f *file, name string, fn func(f *file, c *chunk) error
 		}
 	}
 	return nil
+}
+
+// unpack returns the payload of the chunk at a position, valid until the next call.
+func (f *file) unpack(at int64, b []byte) ([]byte, error) {
+	if !f.packed {
+		return b, nil
+	}
+	n, err := s2.DecodedLen(b)
+	if err != nil || n > maxChunk {
+		return nil, f.corrupt(at, "length of a compressed chunk")
+	}
+	if cap(f.plain) < n {
+		f.plain = make([]byte, n)
+	}
+	if f.plain, err = s2.Decode(f.plain[:cap(f.plain)], b); err != nil {
+		return nil, f.corrupt(at, "a compressed chunk")
+	}
+	return f.plain, nil
 }
 
 func scanChunk(f *file, at int64, b []byte, count uint32, timers bool, e *Entry, fn func(e *Entry) error) error {

@@ -10,6 +10,8 @@ import (
 	"io"
 	"slices"
 
+	"github.com/klauspost/compress/s2"
+
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
@@ -21,6 +23,7 @@ const (
 	magic      = "TWKS"
 	endMagic   = "TWKE"
 	version    = 1
+	compressed = 2 // the version of files whose payloads are compressed
 	chunkBytes = 64 << 10
 	headBytes  = 12
 	chunkHead  = 16
@@ -63,10 +66,11 @@ type Writer struct {
 	counts  []int64
 	bytes   []int64 // of keys and values, by table
 	largest []state.Largest
+	packed  []byte // head and compressed payload; nil when nothing is compressed
 	err     error
 }
 
-func newWriter(w io.Writer, maxParallelism int, rng state.Range, tables []state.TableMeta) (*Writer, error) {
+func newWriter(w io.Writer, maxParallelism int, rng state.Range, tables []state.TableMeta, compress bool) (*Writer, error) {
 	h := header{MaxParallelism: maxParallelism, Start: rng.Start, End: rng.End}
 	for _, t := range tables {
 		h.Tables = append(h.Tables, tableHead{t.Name, t.Kind, t.Key, t.Value})
@@ -76,10 +80,16 @@ func newWriter(w io.Writer, maxParallelism int, rng state.Range, tables []state.
 		return nil, fmt.Errorf("canonical: header: %w", err)
 	}
 	b := append([]byte(magic), version, 0, 0, 0)
+	if compress {
+		b[4] = compressed
+	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(js)))
 	b = append(b, js...)
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(js, castagnoli))
 	x := &Writer{w: bufio.NewWriterSize(w, 128<<10), rng: rng, group: rng.Start, table: -1, counts: make([]int64, len(tables)), bytes: make([]int64, len(tables)), largest: make([]state.Largest, len(tables))}
+	if compress {
+		x.packed = make([]byte, chunkHead+s2.MaxEncodedLen(chunkBytes))
+	}
 	x.write(b)
 	return x, x.err
 }
@@ -154,6 +164,9 @@ func (w *Writer) open(table, more int) {
 func (w *Writer) flushChunk() {
 	if w.entries > 0 {
 		b := w.chunk
+		if w.packed != nil {
+			b = w.pack()
+		}
 		binary.LittleEndian.PutUint32(b[0:], uint32(w.table))
 		binary.LittleEndian.PutUint32(b[4:], w.entries)
 		binary.LittleEndian.PutUint32(b[8:], uint32(len(b)-chunkHead))
@@ -161,6 +174,20 @@ func (w *Writer) flushChunk() {
 		w.write(b)
 	}
 	w.table, w.entries = -1, 0
+}
+
+// pack compresses the chunk.
+func (w *Writer) pack() []byte {
+	payload := w.chunk[chunkHead:]
+	if n := s2.MaxEncodedLen(len(payload)); n < 0 { // an entry of gigabytes
+		if w.err == nil {
+			w.err = fmt.Errorf("canonical: an entry of %d bytes cannot be compressed", len(payload))
+		}
+		return w.chunk
+	} else if len(w.packed) < chunkHead+n {
+		w.packed = make([]byte, chunkHead+n)
+	}
+	return w.packed[:chunkHead+len(s2.Encode(w.packed[chunkHead:], payload))]
 }
 
 // chunkSum covers the head without the sum, and the payload.
@@ -189,11 +216,31 @@ func (w *Writer) finish() ([]int64, error) {
 // commits. When anything fails, or ctx ends, the file is given up.
 func Write(ctx context.Context, sink state.Sink, maxParallelism int, rng state.Range, tables []state.TableMeta,
 	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
+	return create(ctx, sink, maxParallelism, rng, tables, false, fill)
+}
+
+// WriteCompressed is Write with compressed payloads (execution.checkpointing.snapshot-compression). Readers find out by themselves.
+func WriteCompressed(ctx context.Context, sink state.Sink, maxParallelism int, rng state.Range, tables []state.TableMeta,
+	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
+	return create(ctx, sink, maxParallelism, rng, tables, true, fill)
+}
+
+// WriterOf is Write or WriteCompressed, as a backend's configuration says.
+func WriterOf(cfg *state.Config) func(ctx context.Context, sink state.Sink, maxParallelism int, rng state.Range, tables []state.TableMeta,
+	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
+	if cfg.Compress {
+		return WriteCompressed
+	}
+	return Write
+}
+
+func create(ctx context.Context, sink state.Sink, maxParallelism int, rng state.Range, tables []state.TableMeta, compress bool,
+	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
 	s, err := sink.Create(ctx, state.Exclusive)
 	if err != nil {
 		return state.Handle{}, fmt.Errorf("canonical: create file: %w", err)
 	}
-	h, err := write(ctx, s, maxParallelism, rng, tables, fill)
+	h, err := write(ctx, s, maxParallelism, rng, tables, compress, fill)
 	if err != nil {
 		s.Abort()
 		return state.Handle{}, err
@@ -206,9 +253,9 @@ func Write(ctx context.Context, sink state.Sink, maxParallelism int, rng state.R
 	return h, nil
 }
 
-func write(ctx context.Context, s state.Stream, maxParallelism int, rng state.Range, tables []state.TableMeta,
+func write(ctx context.Context, s state.Stream, maxParallelism int, rng state.Range, tables []state.TableMeta, compress bool,
 	fill func(ctx context.Context, w *Writer) error) (state.Handle, error) {
-	w, err := newWriter(s, maxParallelism, rng, tables)
+	w, err := newWriter(s, maxParallelism, rng, tables, compress)
 	if err != nil {
 		return state.Handle{}, err
 	}

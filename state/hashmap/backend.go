@@ -224,7 +224,7 @@ func (s *snapshot) Write(ctx context.Context, sink state.Sink) (state.Handle, er
 	for _, c := range s.carried {
 		metas = append(metas, c.Metas...)
 	}
-	h, err := canonical.Write(ctx, sink, s.cfg.MaxParallelism, s.cfg.Range, metas, s.fill)
+	h, err := canonical.WriterOf(&s.cfg)(ctx, sink, s.cfg.MaxParallelism, s.cfg.Range, metas, s.fill)
 	if err != nil {
 		return state.Handle{}, fmt.Errorf("hashmap: snapshot %d: %w", s.id, err)
 	}

@@ -176,6 +176,9 @@ func (b *Backend) fetchFile(ctx context.Context, f state.File, dir string) (err 
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("a file twice: %w", canonical.ErrCorrupt)
 	}
+	if l, ok := b.cfg.Source.(state.LocalSource); ok && l.Link(ctx, f.Ref, path) {
+		return nil
+	}
 	file, err := vfs.Default.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err

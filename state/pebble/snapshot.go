@@ -215,7 +215,7 @@ func (s *snapshot) writeCanonical(ctx context.Context, sink state.Sink) (state.H
 	for i := range s.unopened {
 		metas = append(metas, s.unopened[i].versions()...)
 	}
-	return canonical.Write(ctx, sink, s.b.cfg.MaxParallelism, s.b.cfg.Range, metas, func(ctx context.Context, w *canonical.Writer) (err error) {
+	return canonical.WriterOf(&s.b.cfg)(ctx, sink, s.b.cfg.MaxParallelism, s.b.cfg.Range, metas, func(ctx context.Context, w *canonical.Writer) (err error) {
 		it, err := s.f.view.(*pdb.Snapshot).NewIter(nil)
 		if err != nil {
 			return err
@@ -286,6 +286,9 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 	s.b.mu.Lock()
 	known := s.b.known
 	s.b.mu.Unlock()
+	if _, all := sink.(state.Anew); all {
+		known = nil
+	}
 	var others []string
 	var todo []int
 	for _, e := range dir {
@@ -317,6 +320,11 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 	h.Files = append(h.Files, state.File{Key: metaFile, Ref: ref})
 	for _, f := range h.Files {
 		h.Size += f.Ref.Size
+	}
+	if k, ok := sink.(state.LocalSink); ok {
+		for _, f := range tables {
+			k.Keep(f.Ref, filepath.Join(s.f.dir, f.Key))
+		}
 	}
 	s.b.mu.Lock()
 	s.b.sent[s.id] = tables

@@ -45,7 +45,7 @@ const cost = "cost"
 func main() { command.Main("checkpoint", run) }
 
 func parse(args []string, errw io.Writer) (options, error) {
-	o := options{ours: config.Configuration{}}
+	o := options{ours: config.Configuration{config.LocalBackup.Key: "true"}}
 	f := flag.NewFlagSet("checkpoint", flag.ContinueOnError)
 	f.SetOutput(errw)
 	command.Choice(f, &o.only, "only", "run one engine only (thalweg or flink)", rowjob.Thalweg, rowjob.Peer)

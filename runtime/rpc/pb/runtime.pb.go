@@ -2467,6 +2467,7 @@ type TriggerCheckpoint struct {
 	// stop-with-savepoint: sources emit nothing after this barrier until FinishTasks or CheckpointNotice.resume
 	Suspend       bool `protobuf:"varint,8,opt,name=suspend,proto3" json:"suspend,omitempty"`
 	Drain         bool `protobuf:"varint,9,opt,name=drain,proto3" json:"drain,omitempty"` // with suspend: emit the maximal watermark before the barrier
+	Full          bool `protobuf:"varint,10,opt,name=full,proto3" json:"full,omitempty"`  // write all files anew: refer to none of earlier checkpoints
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2560,6 +2561,13 @@ func (x *TriggerCheckpoint) GetSuspend() bool {
 func (x *TriggerCheckpoint) GetDrain() bool {
 	if x != nil {
 		return x.Drain
+	}
+	return false
+}
+
+func (x *TriggerCheckpoint) GetFull() bool {
+	if x != nil {
+		return x.Full
 	}
 	return false
 }
@@ -3739,7 +3747,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x18consumer_max_parallelism\x18\x02 \x01(\x05R\x16consumerMaxParallelism\"D\n" +
 	"\vCancelTasks\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\x12\x10\n" +
-	"\x03all\x18\x02 \x01(\bR\x03all\"\xb0\x02\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\"\xc4\x02\n" +
 	"\x11TriggerCheckpoint\x12#\n" +
 	"\rcheckpoint_id\x18\x01 \x01(\x03R\fcheckpointId\x12!\n" +
 	"\ftimestamp_ms\x18\x02 \x01(\x03R\vtimestampMs\x12#\n" +
@@ -3750,7 +3758,9 @@ const file_runtime_proto_rawDesc = "" +
 	"\n" +
 	"shared_dir\x18\a \x01(\tR\tsharedDir\x12\x18\n" +
 	"\asuspend\x18\b \x01(\bR\asuspend\x12\x14\n" +
-	"\x05drain\x18\t \x01(\bR\x05drain\"t\n" +
+	"\x05drain\x18\t \x01(\bR\x05drain\x12\x12\n" +
+	"\x04full\x18\n" +
+	" \x01(\bR\x04full\"t\n" +
 	"\x10CheckpointNotice\x12#\n" +
 	"\rcheckpoint_id\x18\x01 \x01(\x03R\fcheckpointId\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\x12#\n" +

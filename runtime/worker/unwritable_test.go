@@ -30,7 +30,7 @@ func TestCheckpointRootThatCannotBeWritten(t *testing.T) {
 		})
 		return c, w, f
 	}
-	completed := func(c *cluster) int { return int(c.details().Checkpoints.Counts.Completed) }
+	completed := func(c *cluster) int { return c.details().Checkpoints.Counts.Completed }
 	failure := func(t *testing.T, c *cluster) string {
 		t.Helper()
 		c.ended("the job to fail", func() bool { return c.details().State == scheduler.JobFailed })

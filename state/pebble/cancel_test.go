@@ -61,7 +61,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun, written := make(chan struct{}), make(chan error, 1)
+		begun, written := make(chan struct{}, 1), make(chan error, 1)
 		go func() {
 			_, err := s.Write(context.Background(), stuck{begun})
 			written <- err

@@ -19,7 +19,7 @@ const whichSnapshot = "\n\nA snapshot is a savepoint or a retained checkpoint: i
 func (c *cli) stateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "state", Short: "look into savepoints and checkpoints", Args: atMost(),
-		Long:    "Look into a savepoint or checkpoint without the job that wrote it: what it holds (ls), its entries (show), what differs between two (diff), what takes most (largest)." + whichSnapshot,
+		Long:    "Look into a savepoint or checkpoint without the job that wrote it: what it holds (ls), its entries (show), what differs between two (diff),\nwhat takes most (largest)." + whichSnapshot,
 		Example: "  thalweg state ls hdfs:///savepoints/savepoint-1a2b3c-0123456789ab\n  thalweg state show --key alice hdfs:///savepoints/savepoint-1a2b3c-0123456789ab",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

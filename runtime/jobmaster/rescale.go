@@ -132,14 +132,17 @@ func (j *JobMaster) requireSlots(e scheduler.RequireSlots) {
 	})
 }
 
-// stopUnused ends the job's workers where it has no slots any more.
-func (j *JobMaster) stopUnused() {
-	for tm := range j.workers {
-		if !j.hasSlots(tm) {
-			j.log.Info().Str("container_id", tm).Msg("the job has no slots left there; its worker ends")
-			j.stopWorker(tm, j.opts.StopGrace)
-			delete(j.workers, tm)
+// stopUnused ends the job's workers where it has no slots any more. One that had none yet stays: after a change of the application master
+// workers may be back before their slots are the job's again, with what finished stages left.
+func (j *JobMaster) stopUnused(before []resourcemanager.Slot) {
+	for _, s := range before {
+		tm := s.TaskManager
+		if j.workers[tm] == nil || j.hasSlots(tm) {
+			continue
 		}
+		j.log.Info().Str("container_id", tm).Msg("the job has no slots left there; its worker ends")
+		j.stopWorker(tm, j.opts.StopGrace)
+		delete(j.workers, tm)
 	}
 }
 

@@ -48,7 +48,7 @@ func (l listener) WorkerExited(tm string, e *pb.WorkerExited) {
 func (j *JobMaster) slotsChanged(slots []resourcemanager.Slot) {
 	before := j.slots
 	j.slots = slots
-	j.stopUnused()
+	j.stopUnused(before)
 	j.startNew(before)
 	j.checkPrepared()
 }

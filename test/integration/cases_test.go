@@ -207,13 +207,18 @@ func TestNextAttemptHasTheSameContainers(t *testing.T) {
 }
 
 // awaitReported waits until the ResourceManager has heard from the nodes that n containers of the first attempt run. It kills a younger one
-// with its application master.
+// with its application master. It lists a container as RUNNING from its grant on, so the nodes get two heartbeats (1 s each) after that.
 func (j *job) awaitReported(n int) {
 	j.t.Helper()
+	const heartbeats = 2200 * time.Millisecond
+	var listed time.Time
 	attempt := strings.Replace(j.app, "application_", "appattempt_", 1) + "_000001"
 	until(j.t, patience, fmt.Sprintf("%d containers that the ResourceManager knows to run", n), func() (bool, error) {
 		text, err := cluster.YarnCLI(j.t.Context(), "container", "-list", attempt)
-		return strings.Count(text, "RUNNING") >= n, err
+		if listed.IsZero() && strings.Count(text, "RUNNING") >= n {
+			listed = time.Now()
+		}
+		return !listed.IsZero() && time.Since(listed) >= heartbeats, err
 	})
 }
 

@@ -71,7 +71,7 @@ func (j *JobMaster) look() {
 		j.tellLoad(r)
 		a.decided = r.Parallelism
 	}
-	if a.dry || maps.Equal(r.Parallelism, wanted(j.sched.Requirements())) {
+	if a.dry || maps.Equal(r.Parallelism, j.sched.Requirements().Upper()) {
 		return
 	}
 	ch := make(chan error, 1)
@@ -85,15 +85,6 @@ func (j *JobMaster) look() {
 		case <-ctx.Done():
 		}
 	})
-}
-
-// wanted are the upper bounds.
-func wanted(r scheduler.Requirements) graph.Parallelism {
-	p := graph.Parallelism{}
-	for id, b := range r {
-		p[id] = b.Upper
-	}
-	return p
 }
 
 // bounds are requirements for a parallelism that is as good as there are slots for: at least what there is now, or what is asked for.

@@ -67,8 +67,8 @@ func (r Requirements) Check(g *graph.JobGraph) error {
 	return errors.Join(bad...)
 }
 
-// upper is the parallelism that is wanted, whatever slots there are.
-func (r Requirements) upper() graph.Parallelism {
+// Upper is the parallelism that is wanted, whatever slots there are.
+func (r Requirements) Upper() graph.Parallelism {
 	p := graph.Parallelism{}
 	for id, b := range r {
 		p[id] = b.Upper

@@ -93,7 +93,7 @@ func (s *Scheduler) require(r Requirements) {
 		c.former = c.req
 	}
 	c.req, c.asked, c.changed, c.urgent, c.trigger = r, s.now, s.now, true, trigger{}
-	s.requireSlots(max(slotsOf(s.cfg.Graph, r.upper()), s.slots))
+	s.requireSlots(max(slotsOf(s.cfg.Graph, r.Upper()), s.slots))
 }
 
 // requireSlots declares how many slots are wanted; when that is fewer than there are, those of Keep are to stay.
@@ -217,9 +217,9 @@ func (s *Scheduler) resize(p graph.Parallelism) {
 		c.count++
 		s.emit(Rescaled{s.cfg.Graph, c.to != nil})
 	}
-	want := max(s.slots, slotsOf(s.cfg.Graph, s.inForce().upper()))
+	want := max(s.slots, slotsOf(s.cfg.Graph, s.inForce().Upper()))
 	if c.former != nil {
-		want = max(want, slotsOf(s.cfg.Graph, c.req.upper()))
+		want = max(want, slotsOf(s.cfg.Graph, c.req.Upper()))
 	}
 	s.requireSlots(want)
 }

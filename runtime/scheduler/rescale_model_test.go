@@ -242,15 +242,15 @@ func TestElasticJobsGetWhereTheyAreAskedTo(t *testing.T) {
 		}
 		more(40)
 		e.wait(time.Hour)
-		if got, want := s.Graph().Parallelism(), s.Requirements().upper(); fmt.Sprint(got) != fmt.Sprint(want) || !s.Ready() || s.Pending() {
+		if got, want := s.Graph().Parallelism(), s.Requirements().Upper(); fmt.Sprint(got) != fmt.Sprint(want) || !s.Ready() || s.Pending() {
 			forward := false
 			for _, v := range g.Vertices {
 				forward = forward || len(v.Inputs) > 0
 			}
 			rt.Fatalf("%s with %v, asked for %v (forward edges: %t), ready %t, pending %t, %d slots wanted", s.State(), got, want, forward, s.Ready(), s.Pending(), e.wanted)
 		}
-		if n := e.wanted; n != slotsOf(g, s.Requirements().upper()) {
-			rt.Fatalf("%d slots are wanted in the end, it needs %d", n, slotsOf(g, s.Requirements().upper()))
+		if n := e.wanted; n != slotsOf(g, s.Requirements().Upper()) {
+			rt.Fatalf("%d slots are wanted in the end, it needs %d", n, slotsOf(g, s.Requirements().Upper()))
 		}
 		e.step(CancelJob{})
 		e.wait(time.Second)

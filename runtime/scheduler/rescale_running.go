@@ -32,7 +32,7 @@ func (s *Scheduler) considerRescale(tick bool) {
 		case c.former == nil:
 		case !holds:
 			s.considerPatience()
-		case maps.Equal(present, c.req.upper()) || !s.now.Before(until):
+		case maps.Equal(present, c.req.Upper()) || !s.now.Before(until):
 			s.reached()
 		default: // it may run so; more slots may come
 			s.dueAt(until)
@@ -41,7 +41,7 @@ func (s *Scheduler) considerRescale(tick bool) {
 	}
 	if !c.trigger.on {
 		at := s.now
-		if !maps.Equal(p, c.req.upper()) {
+		if !maps.Equal(p, c.req.Upper()) {
 			at = c.changed.Add(s.cfg.Rescaling.ExecutingStabilization)
 		}
 		if cool := c.last.Add(s.cfg.Rescaling.Cooldown); !c.urgent && cool.After(at) {
@@ -114,7 +114,7 @@ func (s *Scheduler) considerPatience() {
 func (s *Scheduler) withdraw(why string, resources bool) {
 	c := &s.scale
 	c.req, c.former, c.urgent, c.changed, c.trigger = c.former, nil, false, s.now, trigger{}
-	s.requireSlots(max(s.slots, slotsOf(s.cfg.Graph, c.req.upper())))
+	s.requireSlots(max(s.slots, slotsOf(s.cfg.Graph, c.req.Upper())))
 	s.emit(RescaleEnded{Failure: why, Resources: resources, Requirements: c.req})
 }
 
@@ -153,7 +153,7 @@ func (s *Scheduler) rescale(p graph.Parallelism) {
 func (s *Scheduler) ran() {
 	c := &s.scale
 	c.last, c.trigger = s.now, trigger{}
-	if c.former != nil && maps.Equal(s.cfg.Graph.Parallelism(), c.req.upper()) {
+	if c.former != nil && maps.Equal(s.cfg.Graph.Parallelism(), c.req.Upper()) {
 		s.reached()
 	}
 }

@@ -120,7 +120,7 @@ func New(cfg Config) (*Scheduler, error) {
 			return nil, fmt.Errorf("scheduler: plan job: %w", err)
 		}
 		s.scale.req = r
-		cfg.Graph = cfg.Graph.With(r.upper())
+		cfg.Graph = cfg.Graph.With(r.Upper())
 		s.cfg.Graph = cfg.Graph
 	}
 	for i := range cfg.Graph.Vertices {

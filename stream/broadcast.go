@@ -66,7 +66,7 @@ func (s DataStream[T]) BroadcastState(states ...StateDescriptor) BroadcastStream
 func (e *Environment) broadcastStates(states []StateDescriptor) {
 	seen := map[string]bool{}
 	for _, d := range states {
-		if isNil(d) {
+		if operator.IsNil(d) {
 			e.need(false, "a state")
 			continue
 		}

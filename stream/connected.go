@@ -21,7 +21,7 @@ type ConnectedStreams[A, B any] struct {
 
 // Connect lets one operator read this stream and another.
 func (s DataStream[T]) Connect[B any](other Stream[B]) ConnectedStreams[T, B] {
-	if isNil(other) {
+	if operator.IsNil(other) {
 		s.f.env().need(false, "the other stream")
 		return ConnectedStreams[T, B]{s, DataStream[B]{&flow{e: s.f.env()}}}
 	}

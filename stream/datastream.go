@@ -134,7 +134,7 @@ func (s DataStream[T]) FlatMap[R any](fn func(v T, out *Collector[R]) error) Sin
 func (s DataStream[T]) Union(others ...Stream[T]) DataStream[T] {
 	all := []*flow{s.f}
 	for _, o := range others {
-		if isNil(o) {
+		if operator.IsNil(o) {
 			s.f.env().need(false, "a stream")
 			continue
 		}
@@ -230,7 +230,7 @@ func (s DataStream[T]) SinkTo(sink connector.Sink[T]) DataStreamSink[T] {
 }
 
 func sinkTo(s *flow, sink any, f operator.Factory, commits bool) SinkOperator {
-	if isNil(sink) {
+	if operator.IsNil(sink) {
 		s.env().need(false, "the sink")
 		return SinkOperator{s.env(), s.env().add(&graph.Node{Kind: "sink", Name: "Sink: Unnamed", In: edges(s, 0)})}
 	}

@@ -353,7 +353,7 @@ func (e *Environment) FromSource[T any](src connector.Source[T], wm WatermarkStr
 
 // source notes the mistakes of a source, and reports whether there is one.
 func (e *Environment) source(src any, name string) bool {
-	if isNil(src) {
+	if operator.IsNil(src) {
 		e.need(false, "the source")
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/runtime/operator"
 )
 
 // errNoEnvironment is the mistake of a stream that has no Environment to tell it to; program recovers it.
@@ -39,7 +40,7 @@ func (e *Environment) made(first, second any) bool {
 		_, method := caller()
 		e.mistake("%s: %s: each subtask needs its own", method, oneInstance)
 	}
-	return !isNil(first)
+	return !operator.IsNil(first)
 }
 
 // oneInstance is what is wrong when sameInstance holds.
@@ -47,7 +48,7 @@ const oneInstance = "the constructor returns the same instance each time"
 
 // sameInstance reports whether both are one pointer. What has no size holds nothing, and may share its address.
 func sameInstance(a, b any) bool {
-	if isNil(a) || isNil(b) {
+	if operator.IsNil(a) || operator.IsNil(b) {
 		return false
 	}
 	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
@@ -56,7 +57,7 @@ func sameInstance(a, b any) bool {
 
 // aggregator is need for an aggregator, whichever it is.
 func (e *Environment) aggregator(agg any) {
-	if e.need(!isNil(agg), "the aggregator"); isNil(agg) {
+	if e.need(!operator.IsNil(agg), "the aggregator"); operator.IsNil(agg) {
 		return
 	}
 	if a, ok := agg.(interface{ missing() bool }); ok {
@@ -75,15 +76,6 @@ func (e *Environment) with(o *Environment, what string) bool {
 		}
 	}
 	return e == o
-}
-
-// isNil also sees nil pointers and functions in an interface.
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	r := reflect.ValueOf(v)
-	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
 
 // validate notes the faults that a source or sink finds in itself, each with its place.

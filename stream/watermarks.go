@@ -65,7 +65,7 @@ func ForGenerator[T any](newGenerator func() WatermarkGenerator[T], at func(T) t
 	w := operator.Watermarks[T]{Enabled: true, Time: timeOf(at), Generator: func() operator.Generator[T] { return generator[T]{newGenerator()} }}
 	s := WatermarkStrategy[T]{w: w, text: "custom watermarks"}
 	switch {
-	case newGenerator == nil || isNil(newGenerator()):
+	case newGenerator == nil || operator.IsNil(newGenerator()):
 		s.errs = append(s.errs, errors.New("ForGenerator: the function that makes the generators, or what it returns, is nil"))
 	case sameInstance(newGenerator(), newGenerator()):
 		s.errs = append(s.errs, fmt.Errorf("ForGenerator: %s: each split needs its own", oneInstance))

@@ -230,7 +230,7 @@ func PurgingTrigger[T any](t WindowTrigger[T]) WindowTrigger[T] {
 	}
 	return WindowTrigger[T]{func() Trigger[T] {
 		inner := t.newFn()
-		if isNil(inner) {
+		if operator.IsNil(inner) {
 			return nil
 		}
 		return operator.NewPurgingTrigger(inner)
@@ -307,7 +307,7 @@ func DeltaEvictor[T any](threshold float64, delta func(old, last T) float64) Win
 // CustomEvictor is an evictor of the user's own. It is shared by the subtasks.
 func CustomEvictor[T any](e Evictor[T]) WindowEvictor[T] {
 	w := WindowEvictor[T]{make: func(bool) Evictor[T] { return e }}
-	if isNil(e) {
+	if operator.IsNil(e) {
 		w.err = fmt.Errorf("CustomEvictor needs an evictor")
 	}
 	return w

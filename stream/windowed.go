@@ -124,7 +124,7 @@ func setTrigger[K comparable, T any](env *Environment, spec *operator.WindowSpec
 		env.mistake("%v", t.err)
 	case t.newFn == nil:
 		env.mistake("Trigger needs a trigger")
-	case isNil(t.newFn()):
+	case operator.IsNil(t.newFn()):
 		env.mistake("CustomTrigger: the function that makes the trigger returns nil")
 	case spec.Assigner.Kind == operator.SessionWindows && !t.newFn().CanMerge():
 		env.mistake("sessions merge, and the trigger cannot: %T", t.newFn())

@@ -108,8 +108,8 @@ func codecFor[V any](c *Context, name, part string) (serde.Codec[V], error) {
 	return codec, nil
 }
 
-// absent also sees nil pointers and functions in an interface.
-func absent(v any) bool {
+// IsNil also sees nil pointers and functions in an interface.
+func IsNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
@@ -226,7 +226,12 @@ func (r *RuntimeContext[K]) openValue[V any](name, what string, codec serde.Code
 	}
 	if ttl == nil {
 		t, err := openTable(r.ctx, state.TableDesc[K, V]{Name: name, Key: r.key, Value: codec, Adapt: state.Adapt(codec)})
-		return &keyedValue[K, V]{t, r.cur}, err
+		if err != nil {
+			return nil, err
+		}
+		v := &keyedValue[K, V]{t, r.cur}
+		r.ctx.listed(v)
+		return v, nil
 	}
 	t, err := openTable(r.ctx, state.TableDesc[K, state.Timed[V]]{Name: name, Key: r.key, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
 		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Removed: ttl.removed, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
@@ -236,7 +241,9 @@ func (r *RuntimeContext[K]) openValue[V any](name, what string, codec serde.Code
 		return nil, err
 	}
 	ttl.sweep(t)
-	return &timedValue[K, V]{t, r.cur, ttl}, nil
+	v := &timedValue[K, V]{t, r.cur, ttl}
+	r.ctx.listed(v)
+	return v, nil
 }
 
 // ValueState is one value per key. Source: Flink ValueState.
@@ -260,9 +267,6 @@ func (r *RuntimeContext[K]) ValueState[V any](name string, opts ...StateOption) 
 		return ValueState[V]{}, err
 	}
 	s, err := r.openValue(name, "ValueState["+typeName[V]()+"]", codec, opts)
-	if err == nil {
-		r.ctx.listed(s)
-	}
 	return ValueState[V]{s}, err
 }
 
@@ -313,9 +317,6 @@ func (r *RuntimeContext[K]) ReducingState[V any](name string, fn func(a, b V) V,
 		return ReducingState[V]{}, lasting("state %q, opened at %s: the reduce function is nil", name, userSite())
 	}
 	s, err := r.openValue(name, "ReducingState["+typeName[V]()+"]", codec, opts)
-	if err == nil {
-		r.ctx.listed(s)
-	}
 	return ReducingState[V]{s, fn, serde.Mutable(codec)}, err
 }
 
@@ -388,12 +389,9 @@ func (r *RuntimeContext[K]) AggregatingState[T, A, R any](name string, agg State
 	if err != nil {
 		return AggregatingState[T, R]{}, err
 	}
-	if absent(agg) {
+	if IsNil(agg) {
 		return AggregatingState[T, R]{}, lasting("state %q, opened at %s: the aggregator is nil", name, userSite())
 	}
 	s, err := r.openValue(name, "AggregatingState["+typeName[A]()+"]", codec, opts)
-	if err == nil {
-		r.ctx.listed(s)
-	}
 	return AggregatingState[T, R]{&accumulator[T, A, R]{s, agg, codec, codec.Views(), serde.Mutable(codec) && mutableType[R]()}}, err
 }

@@ -288,20 +288,8 @@ func (s *subtask) poll(all bool) (connector.Status, error) {
 
 // end runs when all input was processed.
 func (s *subtask) end() error {
-	if s.source != nil {
-		if err := s.source.Finish(); err != nil {
-			return err
-		}
-	}
-	for _, o := range s.ops {
-		if err := o.EndInput(); err != nil {
-			return err
-		}
-	}
-	for _, p := range s.parts {
-		if err := p.Broadcast(network.Event{Kind: network.EndOfData}); err != nil {
-			return err
-		}
+	if err := operator.EndOfData(s.source, s.ops, s.parts); err != nil {
+		return err
 	}
 	s.ended = true
 	return nil

@@ -220,20 +220,8 @@ func (t *Task) reachEnd() error {
 	if t.endOfData {
 		return nil
 	}
-	if t.source != nil {
-		if err := t.source.Finish(); err != nil {
-			return err
-		}
-	}
-	for _, o := range t.ops {
-		if err := o.EndInput(); err != nil {
-			return err
-		}
-	}
-	for _, p := range t.parts {
-		if err := p.Broadcast(network.Event{Kind: network.EndOfData}); err != nil {
-			return err
-		}
+	if err := operator.EndOfData(t.source, t.ops, t.parts); err != nil {
+		return err
 	}
 	t.endOfData = true
 	t.worker.report(taskReport{id: t.d.id, state: running, endOfData: true})

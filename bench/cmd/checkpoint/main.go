@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,15 +25,12 @@ import (
 )
 
 type options struct {
-	only     string
+	rowjob.Flags
 	cases    []string
 	change   float64 // part of the keys that an interval changes
 	count    int     // checkpoints to measure
 	interval time.Duration
 	local    bool
-	output   string
-	keep     bool
-	ours     config.Configuration
 }
 
 // sizes are the cases' bytes of state; "cost" is the throughput with checkpoints and without.
@@ -45,28 +41,21 @@ const cost = "cost"
 func main() { command.Main("checkpoint", run) }
 
 func parse(args []string, errw io.Writer) (options, error) {
-	o := options{ours: config.Configuration{config.LocalBackup.Key: "true"}}
+	var o options
 	f := flag.NewFlagSet("checkpoint", flag.ContinueOnError)
 	f.SetOutput(errw)
-	command.Choice(f, &o.only, "only", "run one engine only (thalweg or flink)", rowjob.Thalweg, rowjob.Peer)
+	o.Add(f, config.Configuration{config.LocalBackup.Key: "true"})
 	cases := f.String("cases", strings.Join(append(sizes, cost), ","), "sizes of the state, and "+cost+": the throughput with a checkpoint each second and without")
 	f.Float64Var(&o.change, "change", 0.01, "part of the keys that are updated between two checkpoints")
 	f.IntVar(&o.count, "checkpoints", 6, "how many to measure of each size")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "between two checkpoints")
 	f.BoolVar(&o.local, "local", false, "write to a local folder, not to HDFS")
-	command.Output(f, &o.output)
-	f.BoolVar(&o.keep, "keep", false, "keep the scratch folder (logs)")
-	f.Func("D", "key=value: a setting of ours", func(s string) error {
-		c, err := config.ParseDynamic([]string{s})
-		maps.Copy(o.ours, c)
-		return err
-	})
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	o.cases = strings.Split(*cases, ",")
 	for _, c := range o.cases {
-		if _, err := keysOf(c); err != nil && c != cost {
+		if _, err := rows.Keys(c); err != nil && c != cost {
 			return o, fmt.Errorf("-cases %s: want sizes of at least %d bytes, or %s", c, rows.Bytes, cost)
 		}
 	}
@@ -77,19 +66,6 @@ func parse(args []string, errw io.Writer) (options, error) {
 		return o, errors.New("-change must be above 0 and at most 1, -checkpoints positive, -interval at least 100ms")
 	}
 	return o, nil
-}
-
-// keysOf is how many keys make a state of a size.
-func keysOf(size string) (int64, error) {
-	b, err := config.ParseBytes(size)
-	if err != nil {
-		return 0, err
-	}
-	n := int64(b) / rows.Bytes
-	if n < 1 || n > rows.MaxKeys {
-		return 0, errors.New("out of range")
-	}
-	return n, nil
 }
 
 // bench is one run of the command.
@@ -114,11 +90,11 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		return err
 	}
 	defer func() {
-		if !o.keep {
+		if !o.Keep {
 			err = errors.Join(err, os.RemoveAll(b.dir))
 		}
 	}()
-	if o.only != rowjob.Thalweg {
+	if o.Only != rowjob.Thalweg {
 		if b.flink, err = flink.Install(ctx, b.root, progress); err != nil {
 			return err
 		}
@@ -134,10 +110,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	rep := &report{Date: time.Now().Format("2006-01-02 15:04"), Commit: machine.Commit(ctx, b.root), Machine: machine.Describe(), Change: o.change, Interval: o.interval.Seconds()}
 	var failed error
 	for _, c := range o.cases {
-		for _, side := range []string{rowjob.Thalweg, rowjob.Peer} {
-			if o.only != "" && o.only != side {
-				continue
-			}
+		for _, side := range o.Sides() {
 			r, err := b.measure(ctx, c, side)
 			if err != nil {
 				r.Error = err.Error()
@@ -149,12 +122,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 			}
 		}
 	}
-	return errors.Join(command.Write(out, o.output, rep, rep.text), failed)
+	return errors.Join(command.Write(out, o.Output, rep, rep.text), failed)
 }
 
 // spec is a run's; remove takes its checkpoints away again.
 func (b *bench) spec(c, side string, keys int64) (s *rowjob.Spec, remove func() error, err error) {
-	s = &rowjob.Spec{Side: side, Root: b.root, Dir: filepath.Join(b.dir, c+"-"+side), Flink: b.flink, Keys: keys, Interval: b.interval, Memory: 2 << 30, Free: true, Ours: b.ours, Log: b.out}
+	s = &rowjob.Spec{Side: side, Root: b.root, Dir: filepath.Join(b.dir, c+"-"+side), Flink: b.flink, Keys: keys, Interval: b.interval, Memory: 2 << 30, Free: true, Ours: b.Ours, Log: b.out}
 	if b.cluster == nil {
 		return s, func() error { return nil }, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/rowjob"
+	"github.com/thalweg/thalweg/bench/internal/rows"
 )
 
 // result is what one engine did in one case.
@@ -35,7 +36,7 @@ func (b *bench) measure(ctx context.Context, c, side string) (result, error) {
 	if c == cost {
 		return r, b.cost(ctx, &r)
 	}
-	keys, err := keysOf(c)
+	keys, err := rows.Keys(c)
 	if err != nil {
 		return r, err
 	}
@@ -44,24 +45,7 @@ func (b *bench) measure(ctx context.Context, c, side string) (result, error) {
 		return r, err
 	}
 	s.Rate = max(int64(float64(keys)*b.change/b.interval.Seconds()), 20)
-	return r, errors.Join(b.follow(ctx, s, func(w *rowjob.Watcher) error { return b.checkpoints(ctx, w, &r, keys) }), remove())
-}
-
-// follow runs a job; do measures it. Then the job ends and its results are compared.
-func (b *bench) follow(ctx context.Context, s *rowjob.Spec, do func(*rowjob.Watcher) error) (err error) {
-	e, err := rowjob.Start(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	w := rowjob.Follow(s, e)
-	if err := w.Running(ctx); err != nil {
-		return err
-	}
-	if err := do(w); err != nil {
-		return err
-	}
-	return w.Finish(ctx)
+	return r, errors.Join(rowjob.Run(ctx, s, func(w *rowjob.Watcher) error { return b.checkpoints(ctx, w, &r, keys) }), remove())
 }
 
 func (b *bench) checkpoints(ctx context.Context, w *rowjob.Watcher, r *result, keys int64) error {
@@ -85,7 +69,7 @@ func (b *bench) checkpoints(ctx context.Context, w *rowjob.Watcher, r *result, k
 			r.Checkpoints = append(r.Checkpoints, c)
 		}
 	}
-	if keys < killsFrom/rowBytes {
+	if keys < killsFrom/rows.Bytes {
 		return nil
 	}
 	again := func(kill func(context.Context) error) (*rowjob.Restore, error) {
@@ -109,7 +93,7 @@ const costFor = 20 * time.Second
 
 // cost measures the throughput of updates of 100 MB of state on disk-backed state, which fits in memory, without checkpoints and with one each second.
 func (b *bench) cost(ctx context.Context, r *result) error {
-	keys := int64(100<<20) / rowBytes
+	keys := int64(100<<20) / rows.Bytes
 	for _, part := range []struct {
 		interval time.Duration
 		into     **rowjob.Phase
@@ -119,7 +103,7 @@ func (b *bench) cost(ctx context.Context, r *result) error {
 			return err
 		}
 		s.Interval = part.interval
-		err = b.follow(ctx, s, func(w *rowjob.Watcher) error {
+		err = rowjob.Run(ctx, s, func(w *rowjob.Watcher) error {
 			if _, err := w.Span(ctx, fill, func(n int64, d time.Duration) bool { return n >= 3*keys && d >= 5*time.Second }); err != nil {
 				return err
 			}

@@ -5,11 +5,8 @@ import (
 	"strings"
 
 	"github.com/thalweg/thalweg/bench/internal/rowjob"
-	"github.com/thalweg/thalweg/bench/internal/rows"
 	"github.com/thalweg/thalweg/bench/internal/stats"
 )
-
-const rowBytes = rows.Bytes
 
 // report is what the command prints.
 type report struct {

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,42 +20,31 @@ import (
 	"github.com/thalweg/thalweg/bench/internal/rowjob"
 	"github.com/thalweg/thalweg/bench/internal/rows"
 	"github.com/thalweg/thalweg/bench/internal/stats"
-	"github.com/thalweg/thalweg/config"
 )
 
 type options struct {
-	only     string
+	rowjob.Flags
 	cases    []string
 	rounds   int
 	interval time.Duration
-	output   string
-	keep     bool
-	ours     config.Configuration
 }
 
 func main() { command.Main("rescale", run) }
 
 func parse(args []string, errw io.Writer) (options, error) {
-	o := options{ours: config.Configuration{}}
+	var o options
 	f := flag.NewFlagSet("rescale", flag.ContinueOnError)
 	f.SetOutput(errw)
-	command.Choice(f, &o.only, "only", "run one engine only (thalweg or flink)", rowjob.Thalweg, rowjob.Peer)
+	o.Add(f, nil)
 	cases := f.String("cases", "1mb,100mb", "sizes of the state")
 	f.IntVar(&o.rounds, "rounds", 3, "how often the parallelism goes from 2 to 4 and back")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "between two checkpoints")
-	command.Output(f, &o.output)
-	f.BoolVar(&o.keep, "keep", false, "keep the scratch folder (logs)")
-	f.Func("D", "key=value: a setting of ours", func(s string) error {
-		c, err := config.ParseDynamic([]string{s})
-		maps.Copy(o.ours, c)
-		return err
-	})
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	o.cases = strings.Split(*cases, ",")
 	for _, c := range o.cases {
-		if _, err := keysOf(c); err != nil {
+		if _, err := rows.Keys(c); err != nil {
 			return o, fmt.Errorf("-cases %s: want sizes of at least %d bytes", c, rows.Bytes)
 		}
 	}
@@ -64,19 +52,6 @@ func parse(args []string, errw io.Writer) (options, error) {
 		return o, errors.New("-rounds must be positive, -interval at least 100ms, and there are no other arguments")
 	}
 	return o, nil
-}
-
-// keysOf is how many keys make a state of a size.
-func keysOf(size string) (int64, error) {
-	b, err := config.ParseBytes(size)
-	if err != nil {
-		return 0, err
-	}
-	n := int64(b) / rows.Bytes
-	if n < 1 || n > rows.MaxKeys {
-		return 0, errors.New("out of range")
-	}
-	return n, nil
 }
 
 // result is what one engine did in one case.
@@ -110,12 +85,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		return err
 	}
 	defer func() {
-		if !o.keep {
+		if !o.Keep {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
 	var peer *flink.Home
-	if o.only != rowjob.Thalweg {
+	if o.Only != rowjob.Thalweg {
 		if peer, err = flink.Install(ctx, root, progress); err != nil {
 			return err
 		}
@@ -123,17 +98,14 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	rep := &report{Date: time.Now().Format("2006-01-02 15:04"), Commit: machine.Commit(ctx, root), Machine: machine.Describe(), Interval: o.interval.Seconds()}
 	var failed error
 	for _, c := range o.cases {
-		for _, side := range []string{rowjob.Thalweg, rowjob.Peer} {
-			if o.only != "" && o.only != side {
-				continue
-			}
-			keys, err := keysOf(c)
+		for _, side := range o.Sides() {
+			keys, err := rows.Keys(c)
 			if err != nil {
 				return err
 			}
 			r := result{Case: c, Engine: side}
 			s := &rowjob.Spec{Side: side, Root: root, Dir: filepath.Join(dir, c+"-"+side), Flink: peer, Keys: keys, Rate: 10_000, Interval: o.interval, Parallelism: 2, Slots: 4,
-				Memory: 2 << 30, Free: true, Ours: o.ours, Theirs: map[string]string{"jobmanager.scheduler": "adaptive"}, Log: progress}
+				Memory: 2 << 30, Free: true, Ours: o.Ours, Theirs: map[string]string{"jobmanager.scheduler": "adaptive"}, Log: progress}
 			if err := o.measure(ctx, s, &r); err != nil {
 				r.Error = err.Error()
 				failed = errors.Join(failed, fmt.Errorf("%s, %s: %w", c, side, err))
@@ -144,37 +116,30 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 			}
 		}
 	}
-	return errors.Join(command.Write(out, o.output, rep, rep.text), failed)
+	return errors.Join(command.Write(out, o.Output, rep, rep.text), failed)
 }
 
 // measure changes the parallelism of a job whose keys have all come, again and again, and compares its results in the end.
-func (o *options) measure(ctx context.Context, s *rowjob.Spec, r *result) (err error) {
-	e, err := rowjob.Start(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	w := rowjob.Follow(s, e)
-	if err := w.Running(ctx); err != nil {
-		return err
-	}
-	if _, err := w.Span(ctx, "fill", func(n int64, _ time.Duration) bool { return n >= s.Keys*2/5 }); err != nil { // of one of two sinks
-		return err
-	}
-	settled := func(int64, time.Duration) bool { return w.Completed() >= 2 }
-	for range o.rounds {
-		for _, to := range []int{4, 2} {
-			if _, err := w.Span(ctx, fmt.Sprintf("before %d, round %d", to, len(r.Rounds)/2+1), settled); err != nil {
-				return err
-			}
-			x, err := w.Rescale(ctx, to)
-			if err != nil {
-				return err
-			}
-			r.Rounds = append(r.Rounds, x)
+func (o *options) measure(ctx context.Context, s *rowjob.Spec, r *result) error {
+	return rowjob.Run(ctx, s, func(w *rowjob.Watcher) error {
+		if _, err := w.Span(ctx, "fill", func(n int64, _ time.Duration) bool { return n >= s.Keys*2/5 }); err != nil { // of one of two sinks
+			return err
 		}
-	}
-	return w.Finish(ctx)
+		settled := func(int64, time.Duration) bool { return w.Completed() >= 2 }
+		for range o.rounds {
+			for _, to := range []int{4, 2} {
+				if _, err := w.Span(ctx, fmt.Sprintf("before %d, round %d", to, len(r.Rounds)/2+1), settled); err != nil {
+					return err
+				}
+				x, err := w.Rescale(ctx, to)
+				if err != nil {
+					return err
+				}
+				r.Rounds = append(r.Rounds, x)
+			}
+		}
+		return nil
+	})
 }
 
 func (r *report) text() string {

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"time"
 
@@ -21,58 +20,40 @@ import (
 	"github.com/thalweg/thalweg/config"
 )
 
-const (
-	thalweg = rowjob.Thalweg
-	peer    = rowjob.Peer
-)
-
 type options struct {
-	only     string
+	rowjob.Flags
 	keys     int64
 	memory   config.Bytes // of the TaskManager's container
 	update   time.Duration
 	interval time.Duration
-	output   string
 	scratch  string
-	keep     bool
-	extra    config.Configuration // ours
 }
 
 func main() { command.Main("state", run) }
 
 func parse(args []string, errw io.Writer) (options, error) {
-	o := options{extra: config.Configuration{}}
+	var o options
 	f := flag.NewFlagSet("state", flag.ContinueOnError)
 	f.SetOutput(errw)
-	command.Choice(f, &o.only, "only", "run one engine only (thalweg or flink)", thalweg, peer)
+	o.Add(f, nil)
 	size := f.String("state", "5gb", "size of the state: keys of "+fmt.Sprint(rows.Bytes)+" bytes each")
 	memory := f.String("memory", "1gb", "taskmanager.memory.process.size and the limit of its control group")
 	f.DurationVar(&o.update, "update", time.Minute, "how long rows are updated before the TaskManager is killed, and again after")
 	f.DurationVar(&o.interval, "interval", 10*time.Second, "between two checkpoints")
-	command.Output(f, &o.output)
 	f.StringVar(&o.scratch, "dir", "", "folder for a scratch folder; default: the system's")
-	f.BoolVar(&o.keep, "keep", false, "keep the scratch folder (logs, checkpoints)")
-	f.Func("D", "key=value: a setting of ours", func(s string) error {
-		c, err := config.ParseDynamic([]string{s})
-		maps.Copy(o.extra, c)
-		return err
-	})
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	bytes, err := config.ParseBytes(*size)
-	if err != nil {
+	var err error
+	if o.keys, err = rows.Keys(*size); err != nil {
 		return o, fmt.Errorf("-state: %w", err)
 	}
 	if o.memory, err = config.ParseBytes(*memory); err != nil {
 		return o, fmt.Errorf("-memory: %w", err)
 	}
-	o.keys = int64(bytes) / rows.Bytes
 	switch {
 	case f.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.keys < 1 || o.keys > rows.MaxKeys:
-		return o, fmt.Errorf("-state %s: it must hold 1 to %d keys", *size, int64(rows.MaxKeys))
 	case o.update <= 0 || o.interval <= 0:
 		return o, errors.New("-update and -interval must be positive")
 	}
@@ -104,13 +85,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		return err
 	}
 	defer func() {
-		if o.keep {
+		if o.Keep {
 			b.logf("scratch folder: %s", b.dir)
 			return
 		}
 		err = errors.Join(err, os.RemoveAll(b.dir))
 	}()
-	if o.only != thalweg {
+	if o.Only != rowjob.Thalweg {
 		if b.flink, err = flink.Install(ctx, b.root, progress); err != nil {
 			return err
 		}
@@ -118,10 +99,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	rep := &report{Date: time.Now().Format("2006-01-02 15:04"), Commit: machine.Commit(ctx, b.root), Machine: machine.Describe(),
 		Keys: o.keys, Bytes: o.keys * rows.Bytes, Memory: int64(o.memory), Interval: o.interval.Seconds()}
 	var failed error
-	for _, side := range []string{thalweg, peer} {
-		if o.only != "" && o.only != side {
-			continue
-		}
+	for _, side := range o.Sides() {
 		r, err := b.measure(ctx, side)
 		if err != nil {
 			r.Error = err.Error()
@@ -132,6 +110,6 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 			return context.Cause(ctx)
 		}
 	}
-	err = command.Write(out, o.output, rep, rep.text)
+	err = command.Write(out, o.Output, rep, rep.text)
 	return errors.Join(err, failed)
 }

@@ -26,7 +26,7 @@ type result struct {
 
 func (b *bench) measure(ctx context.Context, side string) (res result, err error) {
 	res.Engine = side
-	s := &rowjob.Spec{Side: side, Root: b.root, Dir: filepath.Join(b.dir, side), Flink: b.flink, Keys: b.keys, Interval: b.interval, Memory: int64(b.options.memory), Ours: b.extra, Log: b.out}
+	s := &rowjob.Spec{Side: side, Root: b.root, Dir: filepath.Join(b.dir, side), Flink: b.flink, Keys: b.keys, Interval: b.interval, Memory: int64(b.options.memory), Ours: b.Ours, Log: b.out}
 	e, err := rowjob.Start(ctx, s)
 	if err != nil {
 		return res, err

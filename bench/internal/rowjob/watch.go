@@ -59,6 +59,23 @@ type Watcher struct {
 // Follow makes a Watcher of a job.
 func Follow(s *Spec, e Engine) *Watcher { return &Watcher{Engine: e, spec: s, seen: map[int64]int{}} }
 
+// Run starts a job and waits until all of its tasks run; do measures it. Then the input ends and the results are compared.
+func Run(ctx context.Context, s *Spec, do func(*Watcher) error) (err error) {
+	e, err := Start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	w := Follow(s, e)
+	if err := w.Running(ctx); err != nil {
+		return err
+	}
+	if err := do(w); err != nil {
+		return err
+	}
+	return w.Finish(ctx)
+}
+
 // Running waits until all tasks run.
 func (w *Watcher) Running(ctx context.Context) error {
 	return w.until(ctx, runWait, "all tasks running", w.runs)

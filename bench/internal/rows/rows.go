@@ -6,8 +6,11 @@
 package rows
 
 import (
+	"fmt"
+
 	"github.com/thalweg/thalweg/bench/internal/gen"
 	"github.com/thalweg/thalweg/bench/internal/tally"
+	"github.com/thalweg/thalweg/config"
 )
 
 // Event is one generated record.
@@ -42,6 +45,19 @@ func Key(n, keys int64) int64 {
 		return n * stride % keys
 	}
 	return int64(gen.Mix(uint64(n))>>1) % keys
+}
+
+// Keys is how many keys make a state of a size such as "100mb". Errors: not a size, or out of range.
+func Keys(size string) (int64, error) {
+	b, err := config.ParseBytes(size)
+	if err != nil {
+		return 0, err
+	}
+	n := int64(b) / Bytes
+	if n < 1 || n > MaxKeys {
+		return 0, fmt.Errorf("%s: it must hold 1 to %d keys of %d bytes", size, int64(MaxKeys), Bytes)
+	}
+	return n, nil
 }
 
 // index is the text of a row after so many events.

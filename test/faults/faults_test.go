@@ -63,34 +63,12 @@ func TestFaults(t *testing.T) {
 		*seed = uint64(time.Now().UnixNano()) % 1e6
 	}
 	t.Logf("repeat with: make test-kills SEED=%d", *seed)
-	bin, err := filepath.Abs(*binDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(bin, "thalweg")); err != nil {
-		t.Fatalf("no binaries: %v; run make build first", err)
-	}
-	file := *history
-	if file == "" {
-		file = filepath.Join(t.TempDir(), "history.jsonl")
-	}
+	bin, file := binaries(t, "build"), historyFile(t)
 	counts := map[Kind]int{Worker: *each, TaskManager: *each, ApplicationMaster: *each, Broker: *broker, ResourceManager: *rm}
 	ctx, cancel := context.WithTimeout(t.Context(), 35*time.Minute)
 	defer cancel()
 	rep, err := Run(ctx, Options{Cluster: cluster, Bin: bin, Seed: *seed, Records: *records, Backend: *backend, Faults: counts, History: file, Log: os.Stderr})
-	if rep != nil && rep.Verdict != nil {
-		if werr := rep.Verdict.Text(os.Stderr); werr != nil {
-			t.Error(werr)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range rep.Verdict.Checks {
-		if !c.Checked {
-			t.Errorf("check %d (%s) was not done", c.Number, c.Name)
-		}
-	}
+	judged(t, rep, err)
 	if *records <= 20_000 && len(rep.Recoveries) > 0 { // the evidence of this very run would have shown each known kind of fault
 		for _, m := range eos.Mutants() {
 			if bad := m.Apply(rep.History, rand.New(rand.NewPCG(*seed, 3))); bad == nil {
@@ -120,6 +98,46 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	noneLeft(ctx, t, rep.App)
+}
+
+// binaries is the folder of the programs, which a target of make fills.
+func binaries(t *testing.T, target string) string {
+	t.Helper()
+	bin, err := filepath.Abs(*binDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "thalweg")); err != nil {
+		t.Fatalf("no binaries: %v; run make %s first", err, target)
+	}
+	return bin
+}
+
+// historyFile is where the run's history goes.
+func historyFile(t *testing.T) string {
+	t.Helper()
+	if *history != "" {
+		return *history
+	}
+	return filepath.Join(t.TempDir(), "history.jsonl")
+}
+
+// judged prints the verdict of a run, which must have come to its end with every check done.
+func judged(t *testing.T, rep *Report, err error) {
+	t.Helper()
+	if rep != nil && rep.Verdict != nil {
+		if werr := rep.Verdict.Text(os.Stderr); werr != nil {
+			t.Error(werr)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range rep.Verdict.Checks {
+		if !c.Checked {
+			t.Errorf("check %d (%s) was not done", c.Number, c.Name)
+		}
+	}
 }
 
 // noneLeft checks that no process of an application that has ended lives on.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,7 +33,7 @@ var endings = []string{"", "job/end", "master/unregister/before", "master/unregi
 // Results are exactly once whatever happens at whatever step of the protocols, in the daemons and in the network, also two faults at a time.
 func TestEveryStep(t *testing.T) {
 	if *long == 0 {
-		t.Skip("long runs are those of make test-faults, make soak and make test-endtxn")
+		t.Fatal("no faults are asked for (-long N): long runs are those of make test-faults, make soak and make test-endtxn")
 	}
 	if !failpoint.Enabled {
 		t.Fatal("this build has no failpoints: go test -tags failpoints")
@@ -67,17 +66,7 @@ func TestEveryStep(t *testing.T) {
 		total = *rate * int64(max(perStep, *every).Seconds()) * int64(len(steps)+1)
 	}
 	t.Logf("%d faults and %d pairs; repeat with SEED=%d", n, *pairs, *seed)
-	bin, err := filepath.Abs(*binDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(bin, "thalweg")); err != nil {
-		t.Fatalf("no binaries: %v; run make build-faults first", err)
-	}
-	file := *history
-	if file == "" {
-		file = filepath.Join(t.TempDir(), "history.jsonl")
-	}
+	bin, file := binaries(t, "build-faults"), historyFile(t)
 	ctx, cancel := context.WithTimeout(t.Context(), *limit)
 	defer cancel()
 	if *txns > 0 {
@@ -88,19 +77,7 @@ func TestEveryStep(t *testing.T) {
 	begin := time.Now()
 	rep, err := Run(ctx, Options{Cluster: cluster, Bin: bin, Seed: *seed, Records: total, Backend: *backend, Steps: steps, Every: *every,
 		Ending: *ending, History: file, Log: os.Stderr})
-	if rep != nil && rep.Verdict != nil {
-		if werr := rep.Verdict.Text(os.Stderr); werr != nil {
-			t.Error(werr)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range rep.Verdict.Checks {
-		if !c.Checked {
-			t.Errorf("check %d (%s) was not done", c.Number, c.Name)
-		}
-	}
+	judged(t, rep, err)
 	noneLeft(ctx, t, rep.App)
 	var took []time.Duration
 	for _, r := range rep.Recoveries {

@@ -31,8 +31,9 @@ type SourceHead interface {
 type SourceEvent struct {
 	Assign       []connector.Split `json:"assign,omitempty"`
 	NoMoreSplits bool              `json:"noMore,omitempty"`
-	Request      bool              `json:"request,omitempty"` // reader to enumerator
-	Custom       []byte            `json:"custom,omitempty"`  // of the connector, either way
+	Request      bool              `json:"request,omitempty"`  // reader to enumerator
+	Released     []string          `json:"released,omitempty"` // reader to enumerator: splits that may be assigned again, to any reader
+	Custom       []byte            `json:"custom,omitempty"`   // of the connector, either way
 	// Of the watermark alignment: the reader's watermark, and the highest that it may have.
 	Watermark *int64 `json:"watermark,omitempty"`
 	Allowed   *int64 `json:"allowed,omitempty"`
@@ -299,6 +300,9 @@ func (o *sourceOp) release(id string) {
 	}
 	s.released = true
 	delete(o.splits, id)
+	if o.given {
+		o.send(SourceEvent{Released: []string{id}}) // at once: what the reader tells its enumerator afterwards may lead to a new assignment
+	}
 }
 
 func (o *sourceOp) Finish() error {

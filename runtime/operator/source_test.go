@@ -326,3 +326,22 @@ func TestSplitsAreAlignedOneByOne(t *testing.T) {
 		}
 	}
 }
+
+// The enumerator hears of each split that it gave and that the reader released, once and before what the reader tells it afterwards.
+func TestReleasedSplitsAreReported(t *testing.T) {
+	p := &played{poll: func(o connector.Output[int64], _ int) (connector.Status, error) {
+		o.ReleaseSplit("a")
+		return connector.MoreAvailable, nil
+	}}
+	o, svc, err := openSource(t, p, Watermarks[int64]{Enabled: true}, nil, "a", "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(svc.sent)
+	if _, err := o.Poll(1); err != nil {
+		t.Fatal(err)
+	}
+	if got := svc.sent[before:]; len(got) != 1 || string(got[0]) != `{"released":["a"]}` {
+		t.Errorf("the enumerator was sent %s", got)
+	}
+}

@@ -262,7 +262,7 @@ type enumerator struct {
 	wg          sync.WaitGroup
 	closed      bool
 	readers     map[int]bool
-	assigned    map[string]int                 // splits: the subtasks that they were assigned to
+	assigned    map[string]int                 // splits: the subtasks that they were assigned to and have not released them
 	held        map[int][]operator.SourceEvent // for readers that are not up yet
 	align       *operator.Alignment            // nil for none
 	noMore      map[int]bool                   // readers that were told that they have all
@@ -312,6 +312,11 @@ func (e *enumerator) event(m *pb.OperatorEvent) {
 	if err := json.Unmarshal(m.GetPayload(), &ev); err != nil {
 		e.Fail(fmt.Errorf("decode event of subtask %d: %w", m.GetSubtask(), err))
 		return
+	}
+	for _, id := range ev.Released {
+		if e.assigned[id] == int(m.GetSubtask()) {
+			delete(e.assigned, id)
+		}
 	}
 	if ev.Request {
 		e.guard(func() error { e.e.HandleSplitRequest(int(m.GetSubtask())); return nil })
@@ -385,7 +390,7 @@ func (e *enumerator) Assign(subtask int, splits ...connector.Split) {
 	}
 	for _, s := range splits {
 		if other, ok := e.assigned[s.ID]; ok && other != subtask && s.ID != "" {
-			e.Fail(&connector.ContractError{Rule: "split-assigned-once", Detail: fmt.Sprintf("the enumerator assigned split %q to subtask %d, and to subtask %d before", s.ID, subtask, other)})
+			e.Fail(&connector.ContractError{Rule: "split-assigned-once", Detail: fmt.Sprintf("the enumerator assigned split %q to subtask %d, and to subtask %d before, which has not released it", s.ID, subtask, other)})
 			return
 		}
 		e.assigned[s.ID] = subtask

@@ -168,7 +168,7 @@ func TestEnumeratorsThatViolateTheirContract(t *testing.T) {
 		fatal bool
 	}{
 		"one split, two readers": {func(c connector.EnumeratorContext) { c.Assign(0, b, a); c.Assign(1, a) }, "",
-			`(rule "split-assigned-once"): the enumerator assigned split "a" to subtask 1, and to subtask 0 before`, true},
+			`(rule "split-assigned-once"): the enumerator assigned split "a" to subtask 1, and to subtask 0 before, which has not released it`, true},
 		"subtask that is not there": {func(c connector.EnumeratorContext) { c.Assign(2, a) }, "", `(rule "subtask")`, true},
 		"split after the last": {func(c connector.EnumeratorContext) { c.NoMoreSplits(1); c.Assign(1, a) }, "",
 			`(rule "assign-after-no-more")`, true},
@@ -192,3 +192,56 @@ func TestEnumeratorsThatViolateTheirContract(t *testing.T) {
 		})
 	}
 }
+
+// A split that its reader has released may be given out again, to whichever reader; one that another reader has may not.
+func TestReleasedSplitsMayBeAssignedAgain(t *testing.T) {
+	a := connector.Split{ID: "a"}
+	var ctx connector.EnumeratorContext
+	id, send, until, stop := coordinate(t, asked{bent{start: func(c connector.EnumeratorContext) { ctx = c; c.Assign(0, a) }}, func(subtask int) { ctx.Assign(subtask, a) }})
+	defer stop()
+	send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Start{Start: &pb.StartCoordinators{}}})
+	tell := func(subtask int32, event string) {
+		send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_OperatorEvent{OperatorEvent: &pb.OperatorEvent{OperatorId: id, Subtask: subtask, Payload: []byte(event)}}})
+	}
+	ready := func(subtask int32) {
+		send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_SubtaskReady{SubtaskReady: &pb.SubtaskReady{OperatorId: id, Subtask: subtask}}})
+	}
+	ready(0)
+	ready(1)
+	assignedTo := func(subtask int32) {
+		t.Helper()
+		until(func(m *pb.CoordinatorUp) bool {
+			if f := m.GetFailure(); f != nil {
+				t.Fatalf("subtask %d: %v", subtask, f)
+			}
+			e := m.GetOperatorEvent()
+			return e != nil && e.GetSubtask() == subtask && strings.Contains(string(e.GetPayload()), `"assign":[{"ID":"a"`)
+		})
+	}
+	assignedTo(0)
+	tell(0, `{"released":["a"]}`)
+	tell(1, `{"request":true}`)
+	assignedTo(1)
+	tell(0, `{"released":["a"]}`) // it is no longer that reader's
+	tell(0, `{"request":true}`)
+	until(func(m *pb.CoordinatorUp) bool {
+		return strings.Contains(m.GetFailure().GetMessage(), `assigned split "a" to subtask 0, and to subtask 1 before`)
+	})
+}
+
+// asked is a source whose enumerator does something when a reader asks for a split.
+type asked struct {
+	bent
+	request func(subtask int)
+}
+
+func (a asked) Enumerator(ctx connector.EnumeratorContext, _ []byte) (connector.Enumerator, error) {
+	return askedEnumerator{bentEnumerator{rogueEnumerator{a.rogue, ctx}, a.start}, a.request}, nil
+}
+
+type askedEnumerator struct {
+	bentEnumerator
+	request func(subtask int)
+}
+
+func (a askedEnumerator) HandleSplitRequest(subtask int) { a.request(subtask) }

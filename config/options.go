@@ -94,7 +94,7 @@ var (
 	FloatingBuffers       = intOption("taskmanager.network.memory.floating-buffers-per-gate", 8, "Further exchange buffers of each input.", between(0, 1<<16))
 	OverdraftBuffers      = intOption("taskmanager.network.memory.max-overdraft-buffers-per-gate", 5, "With unaligned checkpoints: exchange buffers that a task may fill above the bound of its output before it stops in the middle of a record.", between(0, 1<<16))
 	TmpDirs               = listOption("io.tmp.dirs", "Local folders, comma separated; YARN's LOCAL_DIRS on YARN, the system's temporary folder else.")
-	HeartbeatInterval     = durationOption("heartbeat.interval", time.Second, "Between TaskManager and JobMaster. Flink's default is 10 s.", within(time.Millisecond, time.Hour))
+	HeartbeatInterval     = durationOption("heartbeat.interval", time.Second, "Between TaskManager and JobMaster, and from the processes of a job to whoever started them. Flink's default is 10 s.", within(time.Millisecond, time.Hour))
 	HeartbeatTimeout      = durationOption("heartbeat.timeout", 10*time.Second, "Silence after which the other side counts as dead; longer than heartbeat.interval. Flink's default is 50 s.", from(10*time.Millisecond))
 	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local, 0 for any free one; when it is not set, the first free one of 8081 to 8100. On YARN a free one is taken (rest.bind-port).", between(0, 1<<16-1))
 	RestBindPort          = stringOption("rest.bind-port", "0", "Port of the REST interface on YARN; 0 takes a free one.").checked(ports)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
+	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc"
@@ -129,16 +130,36 @@ func (j *JobMaster) coordinatorLaunched(n int, link rpc.CoordinatorLink, stop fu
 		return
 	}
 	j.coord.link, j.coord.stop, j.coord.hello, j.coord.started, j.coord.starts = link, stop, false, nil, 0
-	j.wg.Go(func() {
-		for {
-			up, err := link.Recv()
-			if err != nil {
-				j.q.Post(func() { j.coordinatorGone(n, err) })
-				return
+	j.wg.Go(func() { j.listenToCoordinator(n, link) })
+}
+
+// errSilent is the end of a coordinator process that is stopped or frozen.
+var errSilent = errors.New("no word from it for heartbeat.timeout")
+
+// listenToCoordinator hands over what the process sends until its link ends, which it does too when the process falls silent.
+func (j *JobMaster) listenToCoordinator(n int, link rpc.CoordinatorLink) {
+	timeout := config.HeartbeatTimeout.Value(j.opts.Config)
+	var silent atomic.Bool
+	watch := rpc.NewWatch(config.HeartbeatInterval.Value(j.opts.Config), timeout, func() {
+		silent.Store(true)
+		link.Close(errSilent)
+	})
+	defer watch.Stop()
+	for {
+		watch.Listen()
+		up, err := link.Recv()
+		if err != nil {
+			if silent.Load() {
+				err = fmt.Errorf("%w (%s), as when a process is stopped or frozen; it is killed", errSilent, timeout)
 			}
+			j.q.Post(func() { j.coordinatorGone(n, err) })
+			return
+		}
+		beat := up.GetMsg() == nil
+		if watch.Heard(beat); !beat {
 			j.q.PostWait(j.ctx, func() { j.fromCoordinator(n, up) })
 		}
-	})
+	}
 }
 
 func (j *JobMaster) toCoordinator(down *pb.CoordinatorDown) {
@@ -223,7 +244,7 @@ func (j *JobMaster) coordinatorGone(n int, err error) {
 	}
 	j.beside(func(context.Context) {
 		how := stop()
-		if how == "" {
+		if how == "" || errors.Is(err, errSilent) {
 			how = err.Error()
 		}
 		reason, tail := exitText(how)

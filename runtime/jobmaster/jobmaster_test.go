@@ -270,6 +270,20 @@ func TestCoordinatorDeathRestartsTheJob(t *testing.T) {
 	}
 }
 
+// A coordinator process that is stopped keeps its connection; without it no checkpoint can be taken.
+func TestSilentCoordinatorIsReplaced(t *testing.T) {
+	r := start(t, &jobtest.World{}, map[string]string{"heartbeat.timeout": "2 s"})
+	r.running()
+	if err := r.w.Coordinator().Link.Send(&pb.CoordinatorUp{}); err != nil { // the only beat
+		t.Fatal(err)
+	}
+	r.until("restart", func() bool { return r.details().Restarts == 1 })
+	r.running()
+	if d := r.details(); !strings.Contains(d.Root.Message, "heartbeat.timeout (2s)") || r.w.Launches() != 2 {
+		t.Fatalf("root failure %+v, %d coordinator processes", d.Root, r.w.Launches())
+	}
+}
+
 func TestPreflightFailureIsFinal(t *testing.T) {
 	r := start(t, &jobtest.World{Preflight: &pb.Failure{Message: "topic orders does not exist", Fatal: true, Kind: "preflight"}}, nil)
 	res := r.wait()

@@ -162,7 +162,7 @@ func (c *clientConn) fail(kind FailureKind, err error) {
 func (c *clientConn) run(ctx context.Context) {
 	defer c.env.wg.Done()
 	defer c.stop()
-	d := net.Dialer{Timeout: c.env.cfg.ConnectTimeout, KeepAliveConfig: keepAlive}
+	d := net.Dialer{Timeout: c.env.cfg.ConnectTimeout, KeepAlive: -1}
 	conn, err := d.DialContext(ctx, "tcp", c.addr)
 	if err != nil {
 		c.fail(ConnectFailed, err)
@@ -176,6 +176,7 @@ func (c *clientConn) run(ctx context.Context) {
 		_ = conn.Close()
 		return
 	}
+	c.env.attend(conn)
 	br := bufio.NewReaderSize(conn, readAhead)
 	_ = conn.SetDeadline(time.Now().Add(c.env.cfg.ConnectTimeout))
 	if err := c.env.greet(conn, br); err != nil {

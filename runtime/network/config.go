@@ -15,6 +15,9 @@ type Config struct {
 	FloatingPerGate int
 	// ConnectTimeout bounds the dial and the handshake of a connection; default 10 s.
 	ConnectTimeout time.Duration
+	// PeerTimeout is how long the other end of a connection may acknowledge nothing, or be silent when there is nothing to say, before the
+	// connection counts as lost; default 10 s.
+	PeerTimeout time.Duration
 	// PartitionTimeout is how long a consumer waits for a producer to register its partition; default 30 s.
 	PartitionTimeout time.Duration
 	// MaxFrame bounds one buffer, hence one record, in bytes; default 64 MiB. Both sides of a connection need the same value.
@@ -44,6 +47,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ConnectTimeout <= 0 {
 		c.ConnectTimeout = 10 * time.Second
+	}
+	if c.PeerTimeout <= 0 {
+		c.PeerTimeout = 10 * time.Second
 	}
 	if c.PartitionTimeout <= 0 {
 		c.PartitionTimeout = 30 * time.Second

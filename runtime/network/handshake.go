@@ -12,7 +12,22 @@ import (
 	"time"
 )
 
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
+// keepAlive makes the kernel look after a connection with nothing under way.
+func (e *Environment) keepAlive() net.KeepAliveConfig {
+	third := max(e.cfg.PeerTimeout/3, time.Second) // the least that the kernel knows
+	return net.KeepAliveConfig{Enable: true, Idle: third, Interval: third, Count: 2}
+}
+
+// attend makes the kernel end a connection whose other end is gone, or cut off, without a word.
+func (e *Environment) attend(c net.Conn) {
+	tc, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	if err := errors.Join(tc.SetKeepAliveConfig(e.keepAlive()), boundSilence(tc, e.cfg.PeerTimeout)); err != nil {
+		e.log.Warn().Err(err).Msg("a data connection whose other end is gone may not be noticed")
+	}
+}
 
 func (e *Environment) mac(side string, client, server []byte) []byte {
 	m := hmac.New(sha256.New, e.cfg.Token)

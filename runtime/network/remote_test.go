@@ -147,3 +147,25 @@ func TestUnreachableProducer(t *testing.T) {
 		t.Errorf("peer %q, want %q", ce.Peer, addr)
 	}
 }
+
+// A consumer that takes nothing any more, as one that is cut off, is noticed: the kernel alone would try for a quarter of an hour.
+func TestSilentPeerIsNoticed(t *testing.T) {
+	e1, e2 := newEnv(t, Config{PeerTimeout: 300 * time.Millisecond}), newEnv(t, Config{})
+	conn, err := net.Dial("tcp", listen(t, e1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := e2.greet(conn, conn); err != nil {
+		t.Fatal(err)
+	}
+	p := newPartition(t, e1, testPartition(1), 1)
+	if _, err := conn.Write(appendRequest(nil, 1, request{id: testPartition(1), credit: 1 << 16})); err != nil {
+		t.Fatal(err)
+	}
+	c := p.Channel(0)
+	for record := make([]byte, 16<<10); err == nil; { // until the kernel's buffers are full, and longer
+		err = c.Put(append(c.Buf(), record...))
+	}
+	wantKind(t, err, ConnectionLost)
+}

@@ -95,9 +95,7 @@ func (s *serverConn) run() {
 		s.env.mu.Unlock()
 	}()
 	br := bufio.NewReaderSize(s.conn, readAhead)
-	if tc, ok := s.conn.(*net.TCPConn); ok {
-		_ = tc.SetKeepAliveConfig(keepAlive)
-	}
+	s.env.attend(s.conn)
 	_ = s.conn.SetDeadline(time.Now().Add(s.env.cfg.ConnectTimeout))
 	if err := s.env.welcome(s.conn, br); err != nil {
 		s.log.Warn().Err(err).Msg("data connection refused")

@@ -90,6 +90,14 @@ func helper(mode string) {
 	}
 	_ = link.Send(&pb.WorkerUp{Msg: &pb.WorkerUp_Hello{Hello: &pb.WorkerHello{Protocol: version.Protocol, Sdk: cfg.JobName, Pid: int32(os.Getpid()), Fingerprint: cfg.Fingerprint,
 		DataAddress: strconv.Itoa(len(cfg.Dirs)), JobId: os.Getenv(rpc.EnvJobID)}}})
+	switch mode {
+	case "stopped":
+		_ = link.SendWait(context.Background(), &pb.WorkerUp{})
+		<-time.After(50 * time.Millisecond) // for the message to leave
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case "beats":
+		go rpc.Beat(context.Background(), 10*time.Millisecond, func() { _ = link.Send(&pb.WorkerUp{}) })
+	}
 	for {
 		m, err := link.Recv()
 		if err != nil {

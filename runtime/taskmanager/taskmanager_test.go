@@ -37,6 +37,7 @@ type rig struct {
 	reg     *pb.RegisterTaskManager
 	dir     string
 	sum     string
+	config  map[string]string // of the job
 	fetches atomic.Int32
 	stop    context.CancelFunc
 	done    chan error
@@ -143,7 +144,7 @@ func (r *rig) send(m *pb.TaskManagerDown) {
 
 func (r *rig) startWorker(mode string) {
 	r.t.Helper()
-	r.send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_StartWorker{StartWorker: &pb.StartWorker{JobId: "0a0b0c0d", JobName: "totals", Args: []string{mode}, Fingerprint: "f00d",
+	r.send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_StartWorker{StartWorker: &pb.StartWorker{JobId: "0a0b0c0d", JobName: "totals", Args: []string{mode}, Fingerprint: "f00d", Config: r.config,
 		Artifact: &pb.Artifact{Uri: "blob:" + r.sum, Sha256: r.sum, Name: "job"}}}})
 }
 
@@ -256,6 +257,27 @@ func TestKilledWorker(t *testing.T) {
 	r.startWorker("serve")
 	if h2 := r.hello(); h2.GetPid() == h.GetPid() || r.fetches.Load() != 1 {
 		t.Fatalf("second worker %v, %d fetches", h2, r.fetches.Load())
+	}
+}
+
+// A worker that is stopped keeps its connection, and would hold its job up.
+func TestSilentWorkerIsKilled(t *testing.T) {
+	r := start(t)
+	r.config = map[string]string{"heartbeat.interval": "20 ms", "heartbeat.timeout": "500 ms"}
+	r.accept(1)
+	r.startWorker("stopped")
+	h := r.hello()
+	e := r.exited()
+	if e.GetPid() != h.GetPid() || e.GetExitCode() != -9 || !strings.Contains(e.GetReason(), "no word from it for 500ms (heartbeat.timeout)") {
+		t.Fatalf("exit %v", e)
+	}
+	gone(t, int(h.GetPid()))
+	r.config["heartbeat.timeout"] = "5 s"
+	r.startWorker("beats") // which nobody but the TaskManager hears of
+	again := r.hello()
+	r.startWorker("beats")
+	if third := r.hello(); third.GetPid() != again.GetPid() {
+		t.Errorf("hello %v, want that of %d again", third, again.GetPid())
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
@@ -25,6 +27,7 @@ type worker struct {
 	hello    *pb.WorkerHello
 	stopping bool
 	killed   bool               // without grace: it hangs, and another one is to take its place
+	silent   atomic.Bool        // killed, since nothing came from it
 	cancel   context.CancelFunc // of what precedes the launch
 	next     *pb.StartWorker    // to start when this one has ended
 	timers   []*time.Timer
@@ -109,6 +112,9 @@ func (w *worker) run(ctx context.Context) {
 	t, job := w.t, w.start.GetJobId()
 	exit, pid := w.live(ctx)
 	w.cancel()
+	if w.silent.Load() {
+		exit.Reason = fmt.Sprintf("no word from it for %s (%s), as when a process is stopped or frozen; it was killed", w.timeout(), config.HeartbeatTimeout.Key)
+	}
 	t.mu.Lock()
 	delete(t.workers, job)
 	next, closing := w.next, t.closing
@@ -171,7 +177,7 @@ func (w *worker) live(ctx context.Context) (Exit, int) {
 		}
 		return exit, proc.PID()
 	}
-	w.relay(ctx, link)
+	w.relay(ctx, link, proc)
 	// The end of the link is the process's own, or tells it to end.
 	t.mu.Lock()
 	w.killLater(linkEndGrace, proc)
@@ -185,13 +191,22 @@ func (w *worker) live(ctx context.Context) (Exit, int) {
 	return exit, proc.PID()
 }
 
-// relay passes the worker's messages on until its link ends.
-func (w *worker) relay(ctx context.Context, link rpc.WorkerLink) {
+// timeout is how long the worker may say nothing.
+func (w *worker) timeout() time.Duration { return config.HeartbeatTimeout.Value(w.start.GetConfig()) }
+
+// relay passes the worker's messages on until its link ends, and kills the process when it falls silent.
+func (w *worker) relay(ctx context.Context, link rpc.WorkerLink, proc Process) {
 	t, job := w.t, w.start.GetJobId()
 	t.mu.Lock()
 	w.link = link
 	t.mu.Unlock()
+	watch := rpc.NewWatch(config.HeartbeatInterval.Value(w.start.GetConfig()), w.timeout(), func() {
+		w.silent.Store(true)
+		proc.Stop(0)
+	})
+	defer watch.Stop()
 	for {
+		watch.Listen()
 		up, err := link.Recv()
 		if err != nil {
 			link.Close(err)
@@ -200,6 +215,10 @@ func (w *worker) relay(ctx context.Context, link rpc.WorkerLink) {
 			w.link = nil
 			t.mu.Unlock()
 			return
+		}
+		beat := up.GetMsg() == nil
+		if watch.Heard(beat); beat {
+			continue
 		}
 		if h := up.GetHello(); h != nil {
 			if h.JobId == "" {

@@ -39,6 +39,9 @@ func RunCoordinator(ctx context.Context, link rpc.CoordinatorUplink, cfg rpc.Pro
 	received := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { received <- c.receive(ctx) })
+	wg.Go(func() {
+		rpc.Beat(ctx, config.HeartbeatInterval.Value(cfg.Config), func() { c.send(&pb.CoordinatorUp{}) })
+	})
 	var err error
 	for over := false; !over; { // again when user code ended the loop's goroutine
 		ended := make(chan struct{})

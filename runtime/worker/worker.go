@@ -70,6 +70,7 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 		BufferSize:        int(config.NetworkBufferSize.Value(conf)),
 		BuffersPerChannel: config.BuffersPerChannel.Value(conf),
 		FloatingPerGate:   floating,
+		PeerTimeout:       config.HeartbeatTimeout.Value(conf),
 		Token:             secret(cfg),
 	}, log)
 	w := &worker{link: link, program: p, log: log, tasks: map[graph.ExecutionID]*task.Task{}}
@@ -157,10 +158,11 @@ func (w *worker) serve(ctx context.Context, cfg rpc.ProcessConfig, addr string) 
 	}
 	stop := context.AfterFunc(ctx, func() { w.link.Close(context.Cause(ctx)) })
 	defer stop()
-	metrics := make(chan struct{})
-	mctx, mstop := context.WithCancel(ctx)
-	go func() { defer close(metrics); w.reportMetrics(mctx) }()
-	defer func() { mstop(); <-metrics }()
+	bctx, end := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { w.reportMetrics(bctx) })
+	beside.Go(func() { rpc.Beat(bctx, config.HeartbeatInterval.Value(cfg.Config), func() { w.send(&pb.WorkerUp{}) }) })
+	defer func() { end(); beside.Wait() }()
 	for {
 		m, err := w.link.Recv()
 		if err != nil {

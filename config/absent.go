@@ -28,7 +28,6 @@ var absent = map[string]string{
 	"execution.batch.adaptive.auto-parallelism.enabled":                     "BATCH jobs run at the parallelism that is set (-p)",
 	"execution.batch.speculative.enabled":                                   "there are no speculative executions",
 	"execution.batch-shuffle-mode":                                          "in BATCH all exchanges between tasks are blocking ones",
-	"execution.checkpointing.max-concurrent-checkpoints":                    "there is one checkpoint at a time",
 	"execution.checkpointing.unaligned.max-subtasks-per-channel-state-file": "each task writes what was under way to it and from it into one file, or into the checkpoint's metadata when it is small (execution.checkpointing.fs.memory-threshold)",
 	"execution.checkpointing.unaligned.interruptible-timers.enabled":        "a timer, or a watermark that fires several, is not interrupted: a checkpoint waits for it",
 	"execution.checkpointing.interval-during-backlog":                       "checkpoints have one interval, execution.checkpointing.interval",

@@ -138,11 +138,18 @@ func Check(c Configuration) error {
 	return errs.err()
 }
 
-// CheckUnaligned refuses unaligned checkpoints of a job whose barriers are not aligned anyway. Source: Flink, which warns and ignores the key.
+// CheckUnaligned refuses unaligned checkpoints of a job whose barriers are not aligned anyway, and several at a time: what is under way
+// belongs to one. Source: Flink CheckpointCoordinatorConfiguration; of at-least-once Flink warns, and ignores the key.
 func CheckUnaligned(c Configuration) error {
-	if !Unaligned.Value(c) || !AtLeastOnce(c) {
+	if !Unaligned.Value(c) {
 		return nil
 	}
-	return fmt.Errorf("config: %s = true needs %s = exactly_once, it is %s: where nothing waits for barriers they have nothing to overtake; leave the first out, or change the second",
-		Unaligned.Key, CheckpointMode.Key, CheckpointMode.Value(c))
+	if AtLeastOnce(c) {
+		return fmt.Errorf("config: %s = true needs %s = exactly_once, it is %s: where nothing waits for barriers they have nothing to overtake; leave the first out, or change the second",
+			Unaligned.Key, CheckpointMode.Key, CheckpointMode.Value(c))
+	}
+	if n := ConcurrentCheckpoints(c); n > 1 {
+		return fmt.Errorf("config: %s = true and %s = %d: unaligned checkpoints are taken one at a time; leave one of the two out", Unaligned.Key, CheckpointsAtOnce.Key, n)
+	}
+	return nil
 }

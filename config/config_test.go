@@ -245,7 +245,7 @@ func TestFlinksOldNames(t *testing.T) {
 
 // Keys that users of Flink have in their configuration, and that are not here, say why; none is taken for a misspelling of another one.
 func TestFlinksKeysThatAreNotHere(t *testing.T) {
-	for _, key := range strings.Fields(`execution.checkpointing.max-concurrent-checkpoints execution.attached pipeline.jars taskmanager.network.memory.fraction
+	for _, key := range strings.Fields(`execution.attached pipeline.jars taskmanager.network.memory.fraction
 		taskmanager.memory.network.fraction security.kerberos.login.keytab security.kerberos.login.principal security.kerberos.krb5-conf.path
 		security.kerberos.access.hadoopFileSystems security.delegation.tokens.enabled security.delegation.token.provider.hadoopfs.enabled security.ssl.internal.enabled
 		security.ssl.rest.enabled yarn.ship-files yarn.ship-archives yarn.application-master.port yarn.container-start-command-template yarn.flink-dist-jar

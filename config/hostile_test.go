@@ -52,6 +52,7 @@ var limits = map[string]struct{ least, below, most, above, also string }{
 	"execution.checkpointing.timeout":                                         {"1 ms", "0", "36500 d", "36501 d", ""},
 	"execution.checkpointing.min-pause":                                       {"0", "-1", "36500 d", "36501 d", ""},
 	"execution.checkpointing.aligned-checkpoint-timeout":                      {"0", "-1", "36500 d", "36501 d", ""},
+	"execution.checkpointing.max-concurrent-checkpoints":                      {"1", "0", "1000", "1001", ""},
 	"execution.checkpointing.num-retained":                                    {"1", "0", "10000", "10001", ""},
 	"execution.checkpointing.tolerable-failed-checkpoints":                    {"0", "-1", "2147483647", "2147483648", ""},
 	"execution.checkpointing.fs.memory-threshold":                             {"0", "-1", "1mb", "1025kb", ""},

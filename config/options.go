@@ -62,7 +62,8 @@ var (
 var (
 	CheckpointInterval  = durationOption("execution.checkpointing.interval", 0, "Time between checkpoints; 0 turns them off.", zeroOr(time.Millisecond))
 	CheckpointTimeout   = durationOption("execution.checkpointing.timeout", 10*time.Minute, "A checkpoint that takes longer is aborted.", from(time.Millisecond))
-	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next.", from(0))
+	CheckpointMinPause  = durationOption("execution.checkpointing.min-pause", 0, "Least time between the end of one checkpoint and the start of the next. With it there is one checkpoint at a time (execution.checkpointing.max-concurrent-checkpoints).", from(0))
+	CheckpointsAtOnce   = intOption("execution.checkpointing.max-concurrent-checkpoints", 1, "Checkpoints that may be under way at a time: with more than 1 the next begins at its interval though one before takes longer. One that completes ends those before it that have not. A savepoint does not wait for them. Not with unaligned checkpoints, for which savepoints wait, too.", between(1, 1000))
 	CheckpointMode      = enumOption("execution.checkpointing.mode", "exactly_once", "Guarantee inside of the job.", "exactly_once", "exactly-once", "at_least_once", "at-least-once")
 	Unaligned           = boolOption("execution.checkpointing.unaligned.enabled", false, "Barriers overtake the records that wait between tasks, which become part of the checkpoint: it completes under backpressure. Savepoints are always aligned, and so are edges that are forward, rescale or broadcast. Exactly-once only; BATCH has no checkpoints.")
 	AlignedTimeout      = durationOption("execution.checkpointing.aligned-checkpoint-timeout", 0, "With unaligned checkpoints: barriers begin as aligned ones, and overtake when the checkpoint is older than this; 0 lets them overtake at once.", from(0))
@@ -148,6 +149,14 @@ var (
 func AtLeastOnce(c Configuration) bool {
 	m := CheckpointMode.Value(c)
 	return m == "at_least_once" || m == "at-least-once"
+}
+
+// ConcurrentCheckpoints is how many checkpoints may be under way at a time: 1 when there is to be a pause between them.
+func ConcurrentCheckpoints(c Configuration) int {
+	if CheckpointMinPause.Value(c) > 0 {
+		return 1
+	}
+	return CheckpointsAtOnce.Value(c)
 }
 
 // UnalignedCheckpoints reports whether barriers may overtake records (execution.checkpointing.unaligned.enabled, which is for exactly-once).

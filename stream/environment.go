@@ -62,6 +62,20 @@ func (e *Environment) EnableCheckpointing(interval time.Duration, mode Checkpoin
 	return set(e, config.CheckpointMode, string(mode))
 }
 
+// SetMaxConcurrentCheckpoints lets up to n checkpoints be under way at a time: with more than 1, the default, the next begins at its
+// interval though the one before takes longer, and one that completes ends those before it that have not. Savepoints do not wait for them. It
+// is not for unaligned checkpoints, and has no effect with execution.checkpointing.min-pause. A submitted
+// execution.checkpointing.max-concurrent-checkpoints wins.
+// Source: Flink CheckpointConfig.setMaxConcurrentCheckpoints.
+func (e *Environment) SetMaxConcurrentCheckpoints(n int) *Environment {
+	if n < 1 {
+		e.mistake("%d concurrent checkpoints: give 1 at least", n)
+		return e
+	}
+	config.CheckpointsAtOnce.Set(e.prog, n)
+	return e
+}
+
 // EnableUnalignedCheckpoints lets the barriers of checkpoints overtake the records that wait between tasks, so that a checkpoint is
 // complete in a short time under backpressure too; those records become part of it. It costs what it writes more, and is best with
 // SetAlignedCheckpointTimeout. Savepoints are aligned in any case, and so are barriers on edges that are forward, rescale or broadcast.

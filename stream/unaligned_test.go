@@ -43,6 +43,18 @@ func TestUnalignedCheckpointsAreRefused(t *testing.T) {
 			e.EnableUnalignedCheckpoints(true)
 			dealt(e)
 		}, nil},
+		"several at a time": {nil, func(e *Environment) {
+			e.EnableCheckpointing(time.Second, ExactlyOnce).EnableUnalignedCheckpoints(true).SetMaxConcurrentCheckpoints(2)
+			plain(e)
+		}, []string{"execution.checkpointing.unaligned.enabled", "execution.checkpointing.max-concurrent-checkpoints = 2"}},
+		"several at a time, with a pause, which makes them one": {config.Configuration{"execution.checkpointing.min-pause": "1 s"}, func(e *Environment) {
+			e.EnableCheckpointing(time.Second, ExactlyOnce).EnableUnalignedCheckpoints(true).SetMaxConcurrentCheckpoints(2)
+			plain(e)
+		}, nil},
+		"none at a time": {nil, func(e *Environment) {
+			e.SetMaxConcurrentCheckpoints(0)
+			plain(e)
+		}, []string{"0 concurrent checkpoints"}},
 		"negative timeout": {nil, func(e *Environment) {
 			e.SetAlignedCheckpointTimeout(-time.Second)
 			plain(e)

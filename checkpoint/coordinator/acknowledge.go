@@ -11,12 +11,12 @@ import (
 )
 
 func (c *Coordinator) coordinatorSnapshot(ev CoordinatorSnapshot) {
-	p := c.pending
-	if p == nil || p.id != ev.ID || p.phase != snapshotting {
+	p := c.find(ev.ID)
+	if p == nil || p.phase != snapshotting {
 		return
 	}
 	if ev.Err != nil {
-		c.abort(fmt.Errorf("snapshot of the coordinator process: %w", ev.Err), true)
+		c.abort(p, fmt.Errorf("snapshot of the coordinator process: %w", ev.Err), true)
 		return
 	}
 	p.coord = ev.States
@@ -24,8 +24,8 @@ func (c *Coordinator) coordinatorSnapshot(ev CoordinatorSnapshot) {
 }
 
 func (c *Coordinator) ack(ev Ack) {
-	p := c.pending
-	if p == nil || p.id != ev.ID || p.phase != acking {
+	p := c.find(ev.ID)
+	if p == nil || p.phase != acking {
 		c.lateAck(ev)
 		return
 	}
@@ -37,17 +37,17 @@ func (c *Coordinator) ack(ev Ack) {
 	}
 	v := c.vertices[ev.Execution.Vertex]
 	if v == nil {
-		c.abort(fmt.Errorf("acknowledgement of unknown vertex %s", ev.Execution.Vertex), true)
+		c.abort(p, fmt.Errorf("acknowledgement of unknown vertex %s", ev.Execution.Vertex), true)
 		return
 	}
 	for _, o := range ev.State.Operators {
 		if !slices.ContainsFunc(v.Operators, func(g graph.Operator) bool { return g.ID == o.ID }) {
-			c.abort(fmt.Errorf("vertex %q acknowledged state of operator %s, which it does not hold", v.Name, o.ID), true)
+			c.abort(p, fmt.Errorf("vertex %q acknowledged state of operator %s, which it does not hold", v.Name, o.ID), true)
 			return
 		}
 	}
 	if err := c.checkInFlight(v, ev.State); err != nil {
-		c.abort(err, true)
+		c.abort(p, err, true)
 		return
 	}
 	delete(p.waiting, ev.Execution)
@@ -60,7 +60,7 @@ func (c *Coordinator) ack(ev Ack) {
 
 // lateAck drops an acknowledgement of a checkpoint that is not waiting for any, and its files with it unless they are in use.
 func (c *Coordinator) lateAck(ev Ack) {
-	if c.pending != nil && c.pending.id == ev.ID || slices.ContainsFunc(c.retained, func(r *Completed) bool { return r.ID == ev.ID }) {
+	if c.find(ev.ID) != nil || slices.ContainsFunc(c.retained, func(r *Completed) bool { return r.ID == ev.ID }) {
 		return
 	}
 	if dir, ok := c.aborted[ev.ID]; ok {
@@ -100,8 +100,8 @@ func (c *Coordinator) ownNewFile(id int64, dir string, r *state.FileRef) (uri st
 }
 
 func (c *Coordinator) decline(ev Decline) {
-	p := c.pending
-	if p == nil || p.id != ev.ID || p.phase != acking && p.phase != snapshotting {
+	p := c.find(ev.ID)
+	if p == nil || p.phase != acking && p.phase != snapshotting {
 		return
 	}
 	if !slices.ContainsFunc(p.tasks, func(t Task) bool { return t.Execution == ev.Execution }) {
@@ -111,7 +111,7 @@ func (c *Coordinator) decline(ev Decline) {
 	if v := c.vertices[ev.Execution.Vertex]; v != nil {
 		name = fmt.Sprintf("%q", v.Name)
 	}
-	c.abort(fmt.Errorf("declined by task %s, subtask %d: %s", name, ev.Execution.Subtask, ev.Reason), !ev.TaskFailed)
+	c.abort(p, fmt.Errorf("declined by task %s, subtask %d: %s", name, ev.Execution.Subtask, ev.Reason), !ev.TaskFailed)
 }
 
 func (c *Coordinator) restarting(reason string) {
@@ -124,11 +124,11 @@ func (c *Coordinator) restarting(reason string) {
 	}
 	c.running, c.tasks, c.nextPeriodic = false, nil, time.Time{}
 	c.endOfData, c.finalTried, c.finished, c.stopping = false, false, false, false
-	if p := c.pending; p != nil {
+	for _, p := range slices.Clone(c.pending) {
 		if p.phase == pointing {
 			p.tasksGone = true
 		} else {
-			c.abort(err, false)
+			c.abort(p, err, false)
 		}
 	}
 	c.dropQueue(err)
@@ -148,10 +148,9 @@ func (c *Coordinator) sweepSoon() {
 	}
 }
 
-// abort ends the pending checkpoint without result. Counts: it counts as a failure against the tolerable ones.
-func (c *Coordinator) abort(err error, counts bool) {
-	p := c.pending
-	c.pending = nil
+// abort ends a pending checkpoint without result. Counts: it counts as a failure against the tolerable ones.
+func (c *Coordinator) abort(p *pending, err error, counts bool) {
+	c.pending = slices.DeleteFunc(c.pending, func(x *pending) bool { return x == p })
 	c.stats.fail(p.stats, c.now, err)
 	c.aborted[p.id] = p.dir
 	for id := range c.aborted {
@@ -167,7 +166,24 @@ func (c *Coordinator) abort(err error, counts bool) {
 	}
 	c.emit(NotifyAborted{ID: p.id, Reason: err.Error(), Tasks: executions(p.tasks), Resume: p.kind == StopWithSavepoint && p.phase >= acking})
 	c.answer(p.requestID, p.id, "", fmt.Errorf("coordinator: checkpoint %d: %w", p.id, err))
+	c.discardAborted(p)
+	c.sweepSoon()
 
+	if !counts || p.savepoint() {
+		return
+	}
+	c.failures++
+	if c.failures > c.cfg.Tolerable {
+		c.emit(FailJob{Reason: fmt.Sprintf("checkpoint %d failed, %d in a row, execution.checkpointing.tolerable-failed-checkpoints is %d: %v",
+			p.id, c.failures, c.cfg.Tolerable, err)})
+		c.failures = 0
+		c.running, c.nextPeriodic = false, time.Time{} // until the restart
+		c.dropQueue(ErrNotRunning)
+	}
+}
+
+// discardAborted removes what tasks wrote for a checkpoint that was aborted.
+func (c *Coordinator) discardAborted(p *pending) {
 	d := Discard{Reason: fmt.Sprintf("checkpoint %d was aborted", p.id)}
 	whole := c.own(p.dir) || storage.IsSavepointDir(p.dir) // made for this one: nothing of anybody else is in there
 	if whole {
@@ -191,17 +207,5 @@ func (c *Coordinator) abort(err error, counts bool) {
 	default:
 		c.emit(d)
 	}
-	c.sweepSoon()
-
-	if !counts || p.savepoint() {
-		return
-	}
-	c.failures++
-	if c.failures > c.cfg.Tolerable {
-		c.emit(FailJob{Reason: fmt.Sprintf("checkpoint %d failed, %d in a row, execution.checkpointing.tolerable-failed-checkpoints is %d: %v",
-			p.id, c.failures, c.cfg.Tolerable, err)})
-		c.failures = 0
-		c.running, c.nextPeriodic = false, time.Time{} // until the restart
-		c.dropQueue(ErrNotRunning)
-	}
+	c.settleLent()
 }

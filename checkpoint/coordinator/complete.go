@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func (c *Coordinator) finalize(p *pending) {
 		err = c.checkFiles(p, sharedFiles)
 	}
 	if err != nil {
-		c.abort(err, true)
+		c.abort(p, err, true)
 		return
 	}
 	p.shared, p.exclusive = sharedFiles, exclusive
@@ -92,7 +93,7 @@ func classify(dir string, cp *metadata.Checkpoint) (sharedFiles, exclusive []str
 // and that were not written for this one, and exclusive ones of other checkpoints.
 func (c *Coordinator) checkFiles(p *pending, sharedFiles []string) (err error) {
 	for _, f := range sharedFiles {
-		if n, known := storage.FileCheckpoint(f); known && n != p.id && !c.registry.Has(f) {
+		if n, known := storage.FileCheckpoint(f); known && n != p.id && !c.registry.Has(f) && c.lent[f] == 0 {
 			return fmt.Errorf("a task refers to %s of checkpoint %d, which is not retained", f, n)
 		}
 	}
@@ -118,31 +119,43 @@ func (c *Coordinator) metadataWritten(ev MetadataWritten) {
 		c.emit(d)
 		return
 	}
-	p := c.pending
-	if p == nil || p.id != ev.ID || p.phase != writing {
+	p := c.find(ev.ID)
+	if p == nil || p.phase != writing {
 		return
 	}
+	p.phase = written // the write has ended: what is aborted now is discarded at once
 	if ev.Err != nil {
-		p.phase = acking // the write has ended: discard at once
-		c.abort(fmt.Errorf("write metadata: %w", ev.Err), true)
+		c.abort(p, fmt.Errorf("write metadata: %w", ev.Err), true)
 		return
 	}
 	p.stats.MetadataSize = ev.Size
 	if p.kind == Savepoint {
 		c.complete(p)
+	}
+}
+
+// point stores the pointer to the newest checkpoint that is written. It runs at the end of every step; pointers are stored one at a time, so
+// that they never go back, and not while numbers are being reserved.
+func (c *Coordinator) point() {
+	if c.reserving || c.pointing() != nil {
 		return
 	}
-	p.phase = pointing
-	c.emit(StorePointer{ID: p.id, Dir: p.dir})
+	for _, p := range slices.Backward(c.pending) {
+		if p.phase == written {
+			p.phase = pointing
+			c.emit(StorePointer{ID: p.id, Dir: p.dir})
+			return
+		}
+	}
 }
 
 func (c *Coordinator) pointerStored(ev PointerStored) {
-	p := c.pending
-	if p == nil || p.id != ev.ID || p.phase != pointing {
+	p := c.find(ev.ID)
+	if p == nil || p.phase != pointing {
 		return
 	}
 	if ev.Err != nil {
-		p.phase = acking
+		p.phase = written
 		c.fence(fmt.Errorf("store the pointer to checkpoint %d: %w", ev.ID, ev.Err))
 		return
 	}
@@ -162,16 +175,16 @@ func (c *Coordinator) idsReserved(ev IDsReserved) {
 // fence stops everything: another application attempt has taken over. Files of what was pending are this attempt's alone.
 func (c *Coordinator) fence(err error) {
 	c.fenced = true
-	if c.pending != nil {
-		c.abort(err, false)
+	for _, p := range slices.Clone(c.pending) {
+		c.abort(p, err, false)
 	}
 	c.dropQueue(err)
 	c.emit(FailJob{Reason: err.Error(), Fenced: true})
 }
 
-// complete ends the pending checkpoint with success; everything about it is durable.
+// complete ends a pending checkpoint with success; everything about it is durable.
 func (c *Coordinator) complete(p *pending) {
-	c.pending = nil
+	c.pending = slices.DeleteFunc(c.pending, func(x *pending) bool { return x == p })
 	c.lastComplete = c.now
 	c.stats.complete(p.stats, c.now, p.dir)
 	if p.kind == Savepoint {
@@ -194,11 +207,28 @@ func (c *Coordinator) complete(p *pending) {
 		err = fmt.Errorf("coordinator: the savepoint is complete at %s, but %w before it could be stopped", p.dir, ErrRestarting)
 	}
 	c.answer(p.requestID, p.id, p.dir, err)
+	c.subsume(p)
 	if !p.tasksGone && (p.kind == Final || p.kind == StopWithSavepoint) {
 		c.finished = true
 		c.emit(FinishTasks{Tasks: executions(p.tasks)})
 	}
 	c.retain(done)
+	c.settleLent()
+}
+
+// subsume ends the checkpoints that are pending before done, which holds all that they would. Whoever asked for one of them gets done instead,
+// unless it was to be a full one.
+func (c *Coordinator) subsume(done *pending) {
+	for _, p := range slices.Clone(c.pending) {
+		if p.id > done.id || p.kind == Savepoint {
+			continue
+		}
+		if !p.full {
+			c.answer(p.requestID, done.id, done.dir, nil)
+			p.requestID = ""
+		}
+		c.abort(p, fmt.Errorf("%w: checkpoint %d", ErrSubsumed, done.id), false)
+	}
 }
 
 // retain adds a completed checkpoint and discards those that it subsumes.
@@ -224,7 +254,7 @@ func (c *Coordinator) drop(r *Completed, d *Discard) {
 		return
 	}
 	c.stats.discarded(r.ID)
-	d.Files = append(d.Files, c.spared(unused)...)
+	d.Files = append(d.Files, c.lend(c.spared(unused))...)
 	if c.own(r.Dir) {
 		d.Dirs = append(d.Dirs, r.Dir)
 		return
@@ -247,8 +277,8 @@ func (c *Coordinator) sweep() {
 		return
 	}
 	s := Sweep{Below: c.nextID}
-	if c.pending != nil {
-		s.Below = c.pending.id
+	if len(c.pending) > 0 {
+		s.Below = c.pending[0].id
 	}
 	for id := range c.doomed {
 		s.Below = min(s.Below, id)
@@ -256,7 +286,7 @@ func (c *Coordinator) sweep() {
 	for _, r := range c.retained {
 		s.Keep.Dirs = append(s.Keep.Dirs, r.Dir)
 	}
-	s.Keep.Files = c.registry.Files()
+	s.Keep.Files = append(c.registry.Files(), slices.Sorted(maps.Keys(c.lent))...)
 	c.emit(s)
 }
 
@@ -264,8 +294,8 @@ func (c *Coordinator) jobEnded(st EndState) {
 	if c.ended {
 		return
 	}
-	if c.pending != nil {
-		c.abort(ErrEnded, false)
+	for _, p := range slices.Clone(c.pending) {
+		c.abort(p, ErrEnded, false)
 	}
 	c.dropQueue(ErrEnded)
 	c.ended, c.running = true, false

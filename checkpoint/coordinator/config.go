@@ -27,9 +27,13 @@ type Config struct {
 	Conf    map[string]string // effective configuration, redacted, stored in metadata
 	Dir     string            // URI of the job's directory (storage.Storage.Dir)
 
-	Interval  time.Duration // 0: no periodic checkpoints
-	Timeout   time.Duration // default 10 min
-	MinPause  time.Duration
+	Interval time.Duration // 0: no periodic checkpoints
+	Timeout  time.Duration // default 10 min
+	MinPause time.Duration
+	// MaxConcurrent is how many checkpoints may be pending, default 1. A savepoint may begin beside them, and counts while it is pending.
+	MaxConcurrent int
+	// Unaligned: barriers may overtake, so one checkpoint or savepoint is pending at a time.
+	Unaligned bool
 	Tolerable int // failures in a row that do not fail the job
 	Retained  int // completed checkpoints to keep, default 1
 	Retention Retention
@@ -56,6 +60,8 @@ func (c *Config) FromConfiguration(conf config.Configuration) {
 	c.Interval = config.CheckpointInterval.Value(conf)
 	c.Timeout = config.CheckpointTimeout.Value(conf)
 	c.MinPause = config.CheckpointMinPause.Value(conf)
+	c.MaxConcurrent = config.ConcurrentCheckpoints(conf)
+	c.Unaligned = config.UnalignedCheckpoints(conf)
 	c.Tolerable = config.TolerableFailures.Value(conf)
 	c.Retained = config.CheckpointsRetained.Value(conf)
 	switch strings.ToLower(config.Externalized.Value(conf)) {
@@ -86,6 +92,9 @@ func (c *Completed) savepoint() bool { return c.Kind == Savepoint || c.Kind == S
 func (c *Config) defaults() error {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Minute
+	}
+	if c.MaxConcurrent < 1 {
+		c.MaxConcurrent = 1
 	}
 	if c.Retained < 1 {
 		c.Retained = 1

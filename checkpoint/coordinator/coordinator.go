@@ -12,10 +12,13 @@
 // Invariants:
 //
 //  1. NotifyComplete(n) comes only after the metadata of n and the pointer to n are durable.
-//  2. At most one checkpoint is pending; numbers grow strictly, over restarts and application attempts (Config.FirstID).
+//  2. No checkpoint begins beside Config.MaxConcurrent that are pending; savepoints begin beside any (room says which may). Numbers grow
+//     strictly, over restarts and application attempts (Config.FirstID).
 //  3. Every pending checkpoint ends, completed or aborted, exactly once. From StorePointer on it can no longer be aborted.
-//  4. A file that a retained checkpoint refers to is never discarded.
-//  5. An acknowledgement counts once, from the execution attempt that was triggered, for the pending checkpoint; others are dropped, and
+//  4. Checkpoints complete in the order of their numbers: one that completes ends those before it that are pending (subsumed), savepoints
+//     excepted, which are the user's. One thing at a time is written to the high-availability store, a pointer or reserved numbers.
+//  5. A file that a retained checkpoint refers to is never discarded, nor one that a pending checkpoint may refer to (lent.go).
+//  6. An acknowledgement counts once, from the execution attempt that was triggered, for the pending checkpoint; others are dropped, and
 //     the files that they brought are discarded.
 package coordinator
 
@@ -38,6 +41,7 @@ var (
 	ErrRestarting = errors.New("the job restarts")
 	ErrEnded      = errors.New("the job has ended")
 	ErrTooMany    = errors.New("too many requests are waiting")
+	ErrSubsumed   = errors.New("a newer checkpoint completed before it")
 )
 
 const (
@@ -57,10 +61,11 @@ const (
 	snapshotting phase = iota // waiting for CoordinatorSnapshot
 	acking                    // waiting for tasks
 	writing                   // waiting for MetadataWritten
+	written                   // waiting until its pointer can be stored
 	pointing                  // waiting for PointerStored; cannot be aborted
 )
 
-// pending is the checkpoint in progress.
+// pending is a checkpoint in progress.
 type pending struct {
 	id        int64
 	kind      Kind
@@ -101,7 +106,7 @@ type Coordinator struct {
 	nextPeriodic time.Time // zero: none scheduled
 	lastComplete time.Time
 	queue        []Trigger
-	pending      *pending
+	pending      []*pending // by rising number
 	failures     int
 	endOfData    bool
 	finalTried   bool // a final checkpoint failed; the next one waits for the interval
@@ -113,6 +118,7 @@ type Coordinator struct {
 
 	retained []*Completed
 	registry shared.Registry
+	lent     map[string]int64  // see lent.go
 	aborted  map[int64]string  // directories of aborted checkpoints, for late acknowledgements
 	doomed   map[int64]Discard // aborted while metadata was being written: discard when the write has ended
 	stats    statistics
@@ -124,7 +130,7 @@ func New(cfg Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{cfg: cfg, vertices: map[graph.VertexID]*graph.Vertex{}, nextID: cfg.FirstID, reserved: cfg.ReservedID,
-		aborted: map[int64]string{}, doomed: map[int64]Discard{}}
+		lent: map[string]int64{}, aborted: map[int64]string{}, doomed: map[int64]Discard{}}
 	for i := range cfg.Graph.Vertices {
 		v := &cfg.Graph.Vertices[i]
 		c.vertices[v.ID] = v
@@ -211,7 +217,7 @@ func (c *Coordinator) Latest() (latest Completed, ok bool) {
 
 // Settled is false while the outcome of a StorePointer is open. A restart must wait for it (milliseconds): the pointer may already be
 // the new one, and restoring an older checkpoint would then undo what is committed on recovery.
-func (c *Coordinator) Settled() bool { return c.pending == nil || c.pending.phase != pointing }
+func (c *Coordinator) Settled() bool { return c.pointing() == nil }
 
 // Retained lists the completed checkpoints that are kept, oldest first.
 func (c *Coordinator) Retained() []Completed {
@@ -225,12 +231,32 @@ func (c *Coordinator) Retained() []Completed {
 // Stats returns a copy of the statistics.
 func (c *Coordinator) Stats() Stats { return c.stats.snapshot() }
 
-// PendingID is the checkpoint in progress, 0 for none.
-func (c *Coordinator) PendingID() int64 {
-	if c.pending == nil {
-		return 0
+// Pending are the numbers of the checkpoints in progress, rising.
+func (c *Coordinator) Pending() (ids []int64) {
+	for _, p := range c.pending {
+		ids = append(ids, p.id)
 	}
-	return c.pending.id
+	return ids
+}
+
+// find returns a checkpoint in progress, nil for others.
+func (c *Coordinator) find(id int64) *pending {
+	for _, p := range c.pending {
+		if p.id == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// pointing is the checkpoint whose pointer is being stored, nil for none.
+func (c *Coordinator) pointing() *pending {
+	for _, p := range c.pending {
+		if p.phase == pointing {
+			return p
+		}
+	}
+	return nil
 }
 
 // Deadline is when the next Tick is due; ok is false when only events can change anything.
@@ -243,11 +269,12 @@ func (c *Coordinator) Deadline() (at time.Time, ok bool) {
 	if c.ended || c.fenced {
 		return at, ok
 	}
-	if p := c.pending; p != nil {
+	for _, p := range c.pending {
 		if p.phase != pointing {
 			earliest(p.trigger.Add(c.cfg.Timeout))
 		}
-	} else if c.running && !c.stopping && !c.reserving && !c.finished {
+	}
+	if c.running && !c.stopping && !c.reserving && !c.finished && len(c.queue) == 0 && c.room(c.periodicKind()) {
 		earliest(c.periodicAt())
 	}
 	earliest(c.sweepAt)

@@ -252,6 +252,8 @@ type Options struct {
 	Suspend      bool
 	Drain        bool
 	Full         bool
+	// Base is the number of the latest completed checkpoint, 0 for none. A task may not have heard yet that it is complete.
+	Base int64
 }
 
 // Keep names what a Sweep must leave alone, URIs.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -27,12 +28,13 @@ type world struct {
 	pointer  int64
 	attempt  int
 	reserved int64
-	answers  []Event // of WriteMetadata, StorePointer, ReserveIDs, SnapshotCoordinators
-	unsent   []Ack   // tasks that have not answered the current trigger
-	known    map[int][]state.File
+	answers  []Event                        // of WriteMetadata, StorePointer, ReserveIDs, SnapshotCoordinators
+	unsent   []Ack                          // of tasks that have not answered their triggers
+	known    map[int]int64                  // by window subtask, the latest checkpoint that it knows to be complete
+	sent     map[int64]map[int][]state.File // by checkpoint and window subtask
 	lastID   int64
-	open     int64          // number of the checkpoint that has neither completed nor been aborted
-	kinds    map[int64]Kind // of requests, by their order
+	open     map[int64]Kind // checkpoints that have neither completed nor been aborted
+	notices  []notice       // that have not reached their tasks
 	asked    map[string]bool
 	answered map[string]int
 	durable  map[int64]bool
@@ -43,6 +45,11 @@ type world struct {
 	contents map[int64]metadata.Checkpoint
 	spared   map[string]bool // files of checkpoints that could not be restored
 	fell     bool            // the latest restart went back further than the pointer
+}
+
+type notice struct {
+	subtask int
+	id      int64
 }
 
 func (w *world) say(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
@@ -73,11 +80,8 @@ func brief(ev Event) any {
 }
 
 func (w *world) begin(id int64) {
-	if id == w.open {
+	if _, known := w.open[id]; known {
 		return
-	}
-	if w.open != 0 {
-		w.fatal("checkpoint %d begins while %d is pending", id, w.open)
 	}
 	if id <= w.lastID {
 		w.fatal("checkpoint %d begins after %d", id, w.lastID)
@@ -85,14 +89,38 @@ func (w *world) begin(id int64) {
 	if id > w.reserved {
 		w.fatal("number %d is used, %d are reserved", id, w.reserved)
 	}
-	w.open, w.lastID = id, id
+	k := w.c.find(id).kind
+	savepoints := 0
+	for other, ok := range w.open {
+		switch {
+		case ok == Final || ok == StopWithSavepoint || w.cfg.Unaligned:
+			w.fatal("checkpoint %d begins beside %d", id, other)
+		case ok == Savepoint:
+			savepoints++
+		}
+	}
+	if k != Savepoint && k != StopWithSavepoint && len(w.open) >= w.cfg.MaxConcurrent || (k == Final || k == StopWithSavepoint) && savepoints > 0 {
+		w.fatal("checkpoint %d begins beside %v", id, w.open)
+	}
+	w.open[id], w.lastID = k, id
 }
 
 func (w *world) end(id int64) {
-	if w.open != id {
-		w.fatal("checkpoint %d ends, %d is pending", id, w.open)
+	if _, known := w.open[id]; !known {
+		w.fatal("checkpoint %d ends, %v are pending", id, w.open)
 	}
-	w.open, w.unsent = 0, nil
+	delete(w.open, id)
+	w.unsent = slices.DeleteFunc(w.unsent, func(a Ack) bool { return a.ID == id })
+}
+
+// oneWrite: what is written to the high-availability store has to be one thing after another.
+func (w *world) oneWrite(e Effect) {
+	for _, a := range w.answers {
+		switch a.(type) {
+		case PointerStored, IDsReserved:
+			w.fatal("%T while the answer %T is open", e, a)
+		}
+	}
 }
 
 func (w *world) effect(e Effect) {
@@ -103,7 +131,6 @@ func (w *world) effect(e Effect) {
 		w.answers = append(w.answers, CoordinatorSnapshot{ID: e.ID})
 	case TriggerTasks:
 		w.begin(e.ID)
-		w.unsent = nil
 		for _, t := range w.c.tasks {
 			w.unsent = append(w.unsent, w.write(e, t))
 		}
@@ -113,8 +140,10 @@ func (w *world) effect(e Effect) {
 		if !w.durable[e.ID] {
 			w.fatal("pointer to %d before its metadata is durable", e.ID)
 		}
+		w.oneWrite(e)
 		w.answers = append(w.answers, PointerStored{ID: e.ID})
 	case ReserveIDs:
+		w.oneWrite(e)
 		w.answers = append(w.answers, IDsReserved{UpTo: e.UpTo})
 	case NotifyComplete:
 		if !w.durable[e.ID] || w.pointer != e.ID {
@@ -122,7 +151,10 @@ func (w *world) effect(e Effect) {
 		}
 		w.end(e.ID)
 		w.fell = false
-		w.remember()
+		for sub := range 2 {
+			w.notices = append(w.notices, notice{sub, e.ID})
+		}
+		w.keepContent()
 	case NotifyAborted:
 		if e.Reason == "" {
 			w.fatal("abort of %d without a reason", e.ID)
@@ -157,7 +189,7 @@ func (w *world) effect(e Effect) {
 		w.failed = true
 	case Finished:
 		w.answered[e.RequestID]++
-		if e.Err == nil && w.open == e.ID { // a savepoint, which has no notice
+		if w.open[e.ID] == Savepoint && e.Err == nil { // it has no notice
 			w.end(e.ID)
 		}
 	case FinishTasks:
@@ -194,28 +226,45 @@ func (w *world) write(e TriggerTasks, t Task) Ack {
 		for range rapid.IntRange(0, 2).Draw(w.t, "shared") {
 			add(state.Shared, "../shared/", e.Options.SharedDir)
 		}
-		for _, f := range w.known[t.Execution.Subtask] {
-			if f.Ref.Scope == state.Shared && rapid.Bool().Draw(w.t, "again") {
+		sub := t.Execution.Subtask
+		w.known[sub] = max(w.known[sub], e.Options.Base)
+		for _, f := range w.sent[w.known[sub]][sub] {
+			if f.Ref.Scope == state.Shared && !e.Options.Full && rapid.Bool().Draw(w.t, "again") {
 				h.Files = append(h.Files, f)
 			}
 		}
+		if w.sent[e.ID] == nil {
+			w.sent[e.ID] = map[int][]state.File{}
+		}
+		w.sent[e.ID][sub] = h.Files
 	}
 	a.State.Operators = []metadata.TaskOperator{{ID: graph.OperatorID(windowID), State: metadata.Subtask{Keyed: []state.Handle{h}}}}
 	return a
 }
 
-// remember gives every window task the files of the latest checkpoint, as its backend would remember them.
+// keepContent keeps what the latest checkpoint holds.
+func (w *world) keepContent() {
+	if l, ok := w.latest(); ok {
+		w.contents[l.ID] = l.Checkpoint.Clone()
+	}
+}
+
+// remember gives every window task the files of the checkpoint that it is restored from.
 func (w *world) remember() {
-	w.known = map[int][]state.File{}
+	w.known, w.notices = map[int]int64{}, nil
 	l, ok := w.latest()
 	if !ok {
 		return
 	}
-	w.contents[l.ID] = l.Checkpoint.Clone()
+	w.keepContent()
+	w.sent[l.ID] = map[int][]state.File{}
+	for sub := range 2 {
+		w.known[sub] = l.ID
+	}
 	if op := l.Checkpoint.Operator(graph.OperatorID(windowID)); op != nil {
 		for _, s := range op.Subtasks {
 			for _, h := range s.Keyed {
-				w.known[s.Index] = append(w.known[s.Index], h.Files...)
+				w.sent[l.ID][s.Index] = append(w.sent[l.ID][s.Index], h.Files...)
 			}
 		}
 	}
@@ -246,8 +295,21 @@ func (w *world) check() {
 			w.fatal("%s is gone, of a checkpoint that could not be restored", f)
 		}
 	}
-	if n := w.c.PendingID(); n != w.open {
-		w.fatal("pending %d, but %d is open", n, w.open)
+	if ids := slices.Sorted(maps.Keys(w.open)); !slices.Equal(w.c.Pending(), ids) {
+		w.fatal("pending %v, but %v are open", w.c.Pending(), ids)
+	}
+	for id := range w.open {
+		for sub, files := range w.sent[id] {
+			for _, f := range files {
+				base := f.Ref.Base
+				if base == "" {
+					base = storage.CheckpointDir(testDir, id)
+				}
+				if uri, err := storage.Resolve(base, f.Ref.Name); err != nil || !w.disk[uri] {
+					w.fatal("%s is gone (%v), subtask %d refers to it in checkpoint %d, which is pending", uri, err, sub, id)
+				}
+			}
+		}
 	}
 }
 
@@ -284,9 +346,12 @@ func (w *world) answer(i int, fail bool) {
 		}
 		ev = a
 	case PointerStored:
+		if a.ID <= w.pointer && !w.fell {
+			w.fatal("the pointer goes back from %d to %d", w.pointer, a.ID)
+		}
 		w.pointer = a.ID // failures of pointers mean superseded; the transcripts have them
 		w.reserved = max(w.reserved, a.ID+1)
-		if w.c.pending != nil && w.c.pending.tasksGone { // complete, but there is nobody to notify
+		if p := w.c.find(a.ID); p != nil && p.tasksGone { // complete, but there is nobody to notify
 			w.end(a.ID)
 		}
 	case IDsReserved:
@@ -335,7 +400,7 @@ func (w *world) run() {
 		},
 		"late ack": func(t *rapid.T) {
 			// Of a checkpoint that is over, with a file that was written after its abort.
-			if w.lastID > 0 && w.lastID != w.open && !w.durable[w.lastID] {
+			if _, open := w.open[w.lastID]; w.lastID > 0 && !open && !w.durable[w.lastID] {
 				name := fmt.Sprintf("%d-late%d", w.lastID, w.files)
 				w.files++
 				w.disk[testDir+"/shared/"+name] = true
@@ -348,8 +413,8 @@ func (w *world) run() {
 			}
 		},
 		"decline": func(t *rapid.T) {
-			if w.open > 0 && w.started {
-				w.step(Decline{ID: w.open, Execution: testTasks(w.attempt)[rapid.IntRange(0, 3).Draw(t, "task")].Execution, Reason: "no", TaskFailed: rapid.Bool().Draw(t, "failing")})
+			if ids := slices.Sorted(maps.Keys(w.open)); len(ids) > 0 && w.started {
+				w.step(Decline{ID: rapid.SampledFrom(ids).Draw(t, "checkpoint"), Execution: testTasks(w.attempt)[rapid.IntRange(0, 3).Draw(t, "task")].Execution, Reason: "no", TaskFailed: rapid.Bool().Draw(t, "failing")})
 			}
 		},
 		"answer": func(t *rapid.T) {
@@ -360,7 +425,15 @@ func (w *world) run() {
 		"request": func(t *rapid.T) {
 			id := fmt.Sprintf("r%d", len(w.asked))
 			w.asked[id] = true
-			w.step(Trigger{RequestID: id, Kind: rapid.SampledFrom([]Kind{Manual, Savepoint, StopWithSavepoint}).Draw(t, "kind"), Dir: "hdfs://nn/sp/savepoint-" + id})
+			k := rapid.SampledFrom([]Kind{Manual, Savepoint, StopWithSavepoint}).Draw(t, "kind")
+			w.step(Trigger{RequestID: id, Kind: k, Dir: "hdfs://nn/sp/savepoint-" + id, Full: k == Manual && rapid.Bool().Draw(t, "full")})
+		},
+		"notice": func(t *rapid.T) {
+			if len(w.notices) > 0 {
+				n := w.notices[0]
+				w.notices = w.notices[1:]
+				w.known[n.subtask] = max(w.known[n.subtask], n.id)
+			}
 		},
 		"end of data": func(t *rapid.T) {
 			if rapid.IntRange(0, 5).Draw(t, "really") == 0 {
@@ -391,7 +464,9 @@ func (w *world) restart() {
 		w.fatal("the restart restores %d, the pointer names %d", l.ID, w.pointer)
 	}
 	w.fallBack()
-	w.open, w.unsent = 0, nil
+	if len(w.open) > 0 {
+		w.fatal("%v are pending while the job restarts", w.open)
+	}
 	w.attempt++
 	w.failed = false
 	w.remember()
@@ -421,10 +496,10 @@ func (w *world) fallBack() {
 
 func TestCoordinatorKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, now: time.Unix(0, 0), disk: map[string]bool{}, kinds: map[int64]Kind{}, asked: map[string]bool{},
+		w := &world{t: t, now: time.Unix(0, 0), disk: map[string]bool{}, open: map[int64]Kind{}, sent: map[int64]map[int][]state.File{}, asked: map[string]bool{},
 			answered: map[string]int{}, durable: map[int64]bool{}, contents: map[int64]metadata.Checkpoint{}, spared: map[string]bool{}, started: true, reserved: 1}
 		w.cfg = Config{Graph: testGraph(rapid.Bool().Draw(t, "coordinated")), Dir: testDir, Interval: 10 * time.Second, Timeout: 20 * time.Second,
-			MinPause: time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * time.Second, Tolerable: rapid.IntRange(0, 3).Draw(t, "tolerable"),
+			MinPause: time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * time.Second, MaxConcurrent: rapid.IntRange(1, 4).Draw(t, "at once"), Unaligned: rapid.IntRange(0, 5).Draw(t, "unaligned") == 0, Tolerable: rapid.IntRange(0, 3).Draw(t, "tolerable"),
 			Retained: rapid.IntRange(1, 3).Draw(t, "retained"), ReservedID: 1}
 		c, err := New(w.cfg)
 		if err != nil {

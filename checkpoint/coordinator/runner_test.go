@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -257,11 +258,11 @@ func TestSavepointsAreNotTriedForLong(t *testing.T) {
 		}
 		now = now.Add(want)
 		last = c.Step(now, MetadataWritten{ID: 1, Err: errors.New("connection refused")})
-		if c.PendingID() != 0 || len(last) == 0 {
+		if len(c.Pending()) > 0 || len(last) == 0 {
 			t.Errorf("%v: it goes on: %+v", kind, last)
 		}
 		c.Step(now, Trigger{Kind: Manual})
-		if kind == Savepoint && c.PendingID() != 2 {
+		if kind == Savepoint && !slices.Equal(c.Pending(), []int64{2}) {
 			t.Errorf("%v: no checkpoint is taken after it", kind)
 		}
 	}

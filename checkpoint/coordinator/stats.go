@@ -133,7 +133,9 @@ func (s *statistics) begin(p *pending) *Details {
 	s.counts.InProgress++
 	s.history = append(s.history, d)
 	if len(s.history) > s.limit {
-		s.history = slices.Delete(s.history, 0, 1)
+		if i := slices.IndexFunc(s.history, func(d *Details) bool { return d.Status != InProgress }); i >= 0 {
+			s.history = slices.Delete(s.history, i, i+1)
+		}
 	}
 	return d
 }

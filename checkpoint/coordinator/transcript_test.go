@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -137,7 +138,8 @@ func (s *script) run(line string) []string {
 	case "config":
 		s.cfg = Config{Graph: testGraph(!slices.Contains(words, "uncoordinated")), JobID: graph.JobID{ID: graph.ID{7}}, Dir: testDir,
 			Interval: s.duration("interval", 10*time.Second), Timeout: s.duration("timeout", time.Minute), MinPause: s.duration("min-pause", 0),
-			Tolerable: s.int("tolerable", 0), Retained: s.int("retained", 1), FirstID: int64(s.int("first", 1)), ReservedID: int64(s.int("reserved", 1<<20))}
+			Tolerable: s.int("tolerable", 0), MaxConcurrent: s.int("max", 1), Unaligned: slices.Contains(words, "unaligned"),
+			Retained: s.int("retained", 1), FirstID: int64(s.int("first", 1)), ReservedID: int64(s.int("reserved", 1<<20))}
 		switch s.args["retention"] {
 		case "delete-on-cancellation":
 			s.cfg.Retention = DeleteOnCancellation
@@ -285,6 +287,9 @@ func (s *script) format(e Effect) string {
 		field("suspend", e.Options.Suspend)
 		field("drain", e.Options.Drain)
 		field("full", e.Options.Full)
+		if e.Options.Base > 0 {
+			field("base", e.Options.Base)
+		}
 	case WriteMetadata:
 		fmt.Fprintf(&b, "WriteMetadata %d", e.ID)
 		field("dir", short([]string{e.Dir}))
@@ -342,7 +347,7 @@ func (s *script) show() []string {
 		dirs = append(dirs, r.Dir)
 	}
 	st := s.c.Stats()
-	out = append(out, "retained "+short(dirs), fmt.Sprintf("pending %d, counts %+v", s.c.PendingID(), st.Counts))
+	out = append(out, "retained "+short(dirs), fmt.Sprintf("pending %s, counts %+v", cmp.Or(strings.Trim(fmt.Sprint(s.c.Pending()), "[]"), "0"), st.Counts))
 	if at, ok := s.c.Deadline(); ok {
 		out = append(out, "next tick at "+at.Sub(time.Unix(0, 0)).String())
 	} else {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
@@ -61,54 +62,98 @@ func (c *Coordinator) advance() {
 	if c.ended || c.fenced {
 		return
 	}
-	if p := c.pending; p != nil && p.phase != pointing && !c.now.Before(p.trigger.Add(c.cfg.Timeout)) {
-		c.abort(fmt.Errorf("%w (%v); %d of %d tasks had answered", ErrExpired, c.cfg.Timeout, len(p.acks), len(p.tasks)), true)
+	for _, p := range slices.Clone(c.pending) {
+		if p.phase != pointing && !c.now.Before(p.trigger.Add(c.cfg.Timeout)) {
+			c.abort(p, fmt.Errorf("%w (%v); %d of %d tasks had answered", ErrExpired, c.cfg.Timeout, len(p.acks), len(p.tasks)), true)
+		}
 	}
 	if !c.sweepAt.IsZero() && !c.now.Before(c.sweepAt) {
 		c.sweepAt = time.Time{}
 		c.sweep()
 	}
-	if c.pending != nil || !c.running || c.finished || c.reserving {
-		return
+	c.point()
+	for c.running && !c.finished && !c.reserving {
+		t, queued, ok := c.next()
+		if !ok {
+			return
+		}
+		if c.nextID > c.reserved {
+			// Take the request up again when the numbers are reserved.
+			c.reserving = true
+			c.emit(ReserveIDs{UpTo: c.nextID + reserveBatch - 1})
+			return
+		}
+		if queued >= 0 {
+			c.queue = slices.Delete(c.queue, queued, queued+1)
+		}
+		c.start(t)
 	}
-	t, ok := c.next()
-	if !ok {
-		return
-	}
-	if c.nextID > c.reserved {
-		// Take the request up again when the numbers are reserved.
-		c.reserving = true
-		c.emit(ReserveIDs{UpTo: c.nextID + reserveBatch - 1})
-		return
-	}
-	if len(c.queue) > 0 {
-		c.queue = c.queue[1:]
-	}
-	c.start(t)
 }
 
-// next picks what to trigger now: requests in their order, then the final checkpoint, then the periodic one.
-func (c *Coordinator) next() (Trigger, bool) {
-	if len(c.queue) > 0 {
-		return c.queue[0], true
+// room reports whether a checkpoint of a kind may begin beside those that are pending.
+//
+// One is triggered at a time. Savepoints do not wait for the others, unless barriers may overtake: then there is one of either, since
+// nothing tells apart what two of them find under way. Checkpoints wait for savepoints as for each other. Nothing begins behind a final checkpoint or a stop-with-savepoint, and these begin
+// when no savepoint is pending, which the end of the tasks would cut off.
+//
+// Source: Flink CheckpointRequestDecider; its documentation on unaligned checkpoints, limitations.
+func (c *Coordinator) room(k Kind) bool {
+	savepoints := 0
+	for _, p := range c.pending {
+		if p.phase == snapshotting || p.kind == Final || p.kind == StopWithSavepoint {
+			return false
+		}
+		if p.kind == Savepoint {
+			savepoints++
+		}
 	}
-	if c.stopping {
-		return Trigger{}, false
-	}
-	due := c.periodicAt()
-	isDue := !due.IsZero() && !c.now.Before(due)
 	switch {
-	case c.endOfData && c.cfg.Interval <= 0:
-		// Without checkpointing nothing waits for a final one.
-		c.finished = true
-		c.emit(FinishTasks{Tasks: executions(c.tasks)})
-		return Trigger{}, false
-	case c.endOfData && (!c.finalTried || isDue):
-		return Trigger{Kind: Final}, true
-	case isDue:
-		return Trigger{Kind: Periodic}, true
+	case c.nextID > c.reserved && c.pointing() != nil: // one write to the store at a time
+		return false
+	case c.cfg.Unaligned:
+		return len(c.pending) == 0
+	case k == Savepoint:
+		return true
+	case k == StopWithSavepoint:
+		return savepoints == 0
+	case k == Final && savepoints > 0:
+		return false
 	}
-	return Trigger{}, false
+	return len(c.pending) < c.cfg.MaxConcurrent
+}
+
+// periodicKind is what the interval triggers now.
+func (c *Coordinator) periodicKind() Kind {
+	if c.endOfData {
+		return Final
+	}
+	return Periodic
+}
+
+// next picks what to trigger now: requests in their order, which only savepoints need not keep, then the final checkpoint, then the
+// periodic one. queued is the request's place in the queue, -1 for none.
+func (c *Coordinator) next() (t Trigger, queued int, ok bool) {
+	for i, t := range c.queue {
+		if (i == 0 || t.Kind == Savepoint) && c.room(t.Kind) {
+			return t, i, true
+		}
+	}
+	if len(c.queue) > 0 || c.stopping {
+		return Trigger{}, -1, false
+	}
+	if c.endOfData && c.cfg.Interval <= 0 {
+		if len(c.pending) == 0 { // without checkpointing nothing waits for a final one
+			c.finished = true
+			c.emit(FinishTasks{Tasks: executions(c.tasks)})
+		}
+		return Trigger{}, -1, false
+	}
+	due, k := c.periodicAt(), c.periodicKind()
+	isDue := !due.IsZero() && !c.now.Before(due)
+	if !c.room(k) || !isDue && (k != Final || c.finalTried) {
+		return Trigger{}, -1, false
+	}
+	return Trigger{Kind: k}, -1, true
 }
 
 func (c *Coordinator) start(t Trigger) {
@@ -128,7 +173,7 @@ func (c *Coordinator) start(t Trigger) {
 		p.waiting[t.Execution] = struct{}{}
 	}
 	p.stats = c.stats.begin(p)
-	c.pending = p
+	c.pending = append(c.pending, p)
 	if c.hasCoord {
 		c.emit(SnapshotCoordinators{ID: p.id})
 		return
@@ -146,6 +191,9 @@ func (c *Coordinator) triggerTasks(p *pending) {
 	}
 	o := Options{Savepoint: p.savepoint(), Canonical: p.canonical, ExclusiveDir: p.dir, SharedDir: storage.SharedDir(c.cfg.Dir),
 		Suspend: p.kind == StopWithSavepoint, Drain: p.kind == StopWithSavepoint && p.drain, Full: p.full}
+	if n := len(c.retained); n > 0 {
+		o.Base = c.retained[n-1].ID
+	}
 	if p.savepoint() {
 		o.SharedDir = p.dir
 	}

@@ -22,7 +22,7 @@ import (
 //
 // A slot is a transactional id with a client of its own. While one is prepared, the next interval's records go to another slot. A committed
 // one stays untouched until no restart can ask what became of it (see topics.go). So three slots suffice as long as checkpoints complete
-// before the next begins, and two clients, since a committed slot has none.
+// before the next begins, and two clients, since a committed slot has none; each further checkpoint that is under way has one prepared.
 //
 // The client only begins and fills a transaction; it is ended by EndTxn with the producer id and epoch that were noted at the barrier
 // (txnAdmin.commit), after which the client is replaced. That has two reasons. A new client initialises the id, which makes a new epoch: a late

@@ -162,7 +162,7 @@ func (c *checkpoints) effect(e coordinator.Effect) {
 		j.sendToTasks(e.Tasks, func(ids []string) *pb.WorkerDown {
 			return &pb.WorkerDown{Msg: &pb.WorkerDown_Trigger{Trigger: &pb.TriggerCheckpoint{CheckpointId: e.ID, TimestampMs: e.Timestamp.UnixMilli(), ExecutionIds: ids,
 				Savepoint: e.Options.Savepoint, Canonical: e.Options.Canonical, ExclusiveDir: e.Options.ExclusiveDir, SharedDir: e.Options.SharedDir,
-				Suspend: e.Options.Suspend, Drain: e.Options.Drain, Full: e.Options.Full}}}
+				Suspend: e.Options.Suspend, Drain: e.Options.Drain, Full: e.Options.Full, Base: e.Options.Base}}}
 		})
 	case coordinator.NotifyComplete:
 		failpoint.At("checkpoint/notify")

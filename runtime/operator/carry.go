@@ -30,6 +30,9 @@ func Open(ctx context.Context, o Operator, c *Context) error {
 
 // Take is Operator.Snapshot with what is carried along, and the operator's layout.
 func Take(o Operator, c *Context, b Barrier) (Snapshot, error) {
+	if c.keyed != nil && b.Base > 0 { // the notice may come later than this barrier, and files of checkpoints before are gone
+		c.keyed.CheckpointCompleted(b.Base)
+	}
 	s, err := o.Snapshot(b)
 	if err == nil {
 		s.Lists = c.carried.addTo(s.Lists)

@@ -149,6 +149,7 @@ type Barrier struct {
 	Suspend   bool  `json:"suspend,omitempty"` // stop-with-savepoint: sources emit nothing after it
 	Drain     bool  `json:"drain,omitempty"`
 	Full      bool  `json:"full,omitempty"` // refer to no file of earlier checkpoints
+	Base      int64 `json:"base,omitempty"` // the latest completed checkpoint, 0 for none: files of that one, or of a later one, are referred to
 	// Exclusive and Shared are the URIs of the directories that snapshot files go to.
 	Exclusive string `json:"exclusive"`
 	Shared    string `json:"shared"`

@@ -114,7 +114,7 @@ func checkpointConfig(_ *http.Request, d *jobmaster.Details) (any, error) {
 	}
 	keep := config.Externalized.Value(c)
 	return object{"mode": mode, "interval": interval, "timeout": config.CheckpointTimeout.Value(c).Milliseconds(), "min_pause": config.CheckpointMinPause.Value(c).Milliseconds(),
-		"max_concurrent": 1, "externalization": object{"enabled": keep != "no_externalized_checkpoints", "delete_on_cancellation": keep != "retain_on_cancellation"},
+		"max_concurrent": config.ConcurrentCheckpoints(c), "externalization": object{"enabled": keep != "no_externalized_checkpoints", "delete_on_cancellation": keep != "retain_on_cancellation"},
 		"state_backend": config.StateBackend.Value(c), "checkpoint_storage": "FileSystemCheckpointStorage", "checkpoint_directory": d.CheckpointDir,
 		"unaligned_checkpoints": config.UnalignedCheckpoints(c), "tolerable_failed_checkpoints": config.TolerableFailures.Value(c), "aligned_checkpoint_timeout": config.AlignedTimeout.Value(c).Milliseconds(),
 		"checkpoints_after_tasks_finish": true, "state_changelog_enabled": false, "changelog_periodic_materialization_interval": 0, "changelog_storage": ""}, nil

@@ -74,7 +74,7 @@ func (s *snapshots) start(parent context.Context, id int64, run func(ctx context
 // Trigger starts a checkpoint at a source task.
 func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 	b := operator.Barrier{ID: m.GetCheckpointId(), Timestamp: m.GetTimestampMs(), Savepoint: m.GetSavepoint(), Canonical: m.GetCanonical(),
-		Suspend: m.GetSuspend(), Drain: m.GetDrain(), Full: m.GetFull(), Exclusive: m.GetExclusiveDir(), Shared: m.GetSharedDir()}
+		Suspend: m.GetSuspend(), Drain: m.GetDrain(), Full: m.GetFull(), Base: m.GetBase(), Exclusive: m.GetExclusiveDir(), Shared: m.GetSharedDir()}
 	t.Post(func() error {
 		if t.d.Batch {
 			return t.prepareCommits(b)

@@ -32,6 +32,7 @@ import (
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/canonical"
+	"github.com/thalweg/thalweg/state/increment"
 )
 
 // Format is the value of state.Handle.Format for native snapshots.
@@ -60,15 +61,14 @@ type Backend struct {
 	disk        *disk
 	unchecked   int64 // bytes applied since room was looked for
 	seq         int
+	tables      increment.Tracker
 
-	mu    sync.Mutex               // guards the following, which Write uses
-	known map[string]state.FileRef // tables of the latest completed checkpoint
-	sent  map[int64][]state.File   // tables of checkpoints in flight
-	open  map[*frozen]struct{}     // snapshots neither written nor discarded
-	ctx   context.Context          // ends with Close
-	stop  context.CancelFunc
-	busy  sync.WaitGroup // running Writes
-	shut  bool
+	mu   sync.Mutex           // guards the following, which Write uses
+	open map[*frozen]struct{} // snapshots neither written nor discarded
+	ctx  context.Context      // ends with Close
+	stop context.CancelFunc
+	busy sync.WaitGroup // running Writes
+	shut bool
 }
 
 type keyRange struct{ start, end []byte }
@@ -161,7 +161,7 @@ func NewWithOptions(cfg state.Config, opts Options) (*Backend, error) {
 		return nil, fmt.Errorf("pebble: create directory: %w", explain(cfg.Dir, err))
 	}
 	b := &Backend{cfg: cfg, opts: opts, names: map[string]set{}, restored: map[string]state.TableMeta{},
-		known: map[string]state.FileRef{}, sent: map[int64][]state.File{}, open: map[*frozen]struct{}{}, meta: dbMeta{Version: 1, MaxParallelism: cfg.MaxParallelism}, metaChanged: true}
+		open: map[*frozen]struct{}{}, meta: dbMeta{Version: 1, MaxParallelism: cfg.MaxParallelism}, metaChanged: true}
 	b.join()
 	b.disk = newDisk(opts.below(), cfg.Dir, cfg.Logger)
 	b.ctx, b.stop = context.WithCancel(context.Background())

@@ -96,11 +96,13 @@ func (b *Backend) adopt(h state.Handle) error {
 	}
 	b.meta, b.metaChanged = m, false
 	if b.cfg.ReuseRestored {
+		var tables []state.File
 		for _, f := range h.Files {
 			if f.Ref.Scope == state.Shared && strings.HasSuffix(f.Key, tableSuffix) {
-				b.known[f.Key] = f.Ref
+				tables = append(tables, f)
 			}
 		}
+		b.tables.Restored(tables)
 	}
 	return nil
 }

@@ -283,9 +283,7 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 	if err != nil {
 		return h, err
 	}
-	s.b.mu.Lock()
-	known := s.b.known
-	s.b.mu.Unlock()
+	known := s.b.tables.Known()
 	if _, all := sink.(state.Anew); all {
 		known = nil
 	}
@@ -326,9 +324,7 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 			k.Keep(f.Ref, filepath.Join(s.f.dir, f.Key))
 		}
 	}
-	s.b.mu.Lock()
-	s.b.sent[s.id] = tables
-	s.b.mu.Unlock()
+	s.b.tables.Sent(s.id, tables)
 	h.Stats = s.measure()
 	return h, nil
 }
@@ -449,27 +445,7 @@ func unpackFiles(dir string, b []byte) error {
 }
 
 // CheckpointCompleted implements state.Backend: later snapshots may refer to the files of this one.
-func (b *Backend) CheckpointCompleted(id int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	files, ok := b.sent[id]
-	if !ok {
-		return
-	}
-	b.known = map[string]state.FileRef{}
-	for _, f := range files {
-		b.known[f.Key] = f.Ref
-	}
-	for x := range b.sent {
-		if x <= id {
-			delete(b.sent, x)
-		}
-	}
-}
+func (b *Backend) CheckpointCompleted(id int64) { b.tables.Completed(id) }
 
 // CheckpointAborted implements state.Backend: its files may be deleted by now.
-func (b *Backend) CheckpointAborted(id int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.sent, id)
-}
+func (b *Backend) CheckpointAborted(id int64) { b.tables.Aborted(id) }

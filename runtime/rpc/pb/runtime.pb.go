@@ -2465,9 +2465,10 @@ type TriggerCheckpoint struct {
 	// URI of the directory of shared files
 	SharedDir string `protobuf:"bytes,7,opt,name=shared_dir,json=sharedDir,proto3" json:"shared_dir,omitempty"`
 	// stop-with-savepoint: sources emit nothing after this barrier until FinishTasks or CheckpointNotice.resume
-	Suspend       bool `protobuf:"varint,8,opt,name=suspend,proto3" json:"suspend,omitempty"`
-	Drain         bool `protobuf:"varint,9,opt,name=drain,proto3" json:"drain,omitempty"` // with suspend: emit the maximal watermark before the barrier
-	Full          bool `protobuf:"varint,10,opt,name=full,proto3" json:"full,omitempty"`  // write all files anew: refer to none of earlier checkpoints
+	Suspend       bool  `protobuf:"varint,8,opt,name=suspend,proto3" json:"suspend,omitempty"`
+	Drain         bool  `protobuf:"varint,9,opt,name=drain,proto3" json:"drain,omitempty"` // with suspend: emit the maximal watermark before the barrier
+	Full          bool  `protobuf:"varint,10,opt,name=full,proto3" json:"full,omitempty"`  // write all files anew: refer to none of earlier checkpoints
+	Base          int64 `protobuf:"varint,11,opt,name=base,proto3" json:"base,omitempty"`  // the latest completed checkpoint, 0 for none; its notice may still be under way
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2570,6 +2571,13 @@ func (x *TriggerCheckpoint) GetFull() bool {
 		return x.Full
 	}
 	return false
+}
+
+func (x *TriggerCheckpoint) GetBase() int64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
 }
 
 type CheckpointNotice struct {
@@ -3747,7 +3755,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x18consumer_max_parallelism\x18\x02 \x01(\x05R\x16consumerMaxParallelism\"D\n" +
 	"\vCancelTasks\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\x12\x10\n" +
-	"\x03all\x18\x02 \x01(\bR\x03all\"\xc4\x02\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\"\xd8\x02\n" +
 	"\x11TriggerCheckpoint\x12#\n" +
 	"\rcheckpoint_id\x18\x01 \x01(\x03R\fcheckpointId\x12!\n" +
 	"\ftimestamp_ms\x18\x02 \x01(\x03R\vtimestampMs\x12#\n" +
@@ -3760,7 +3768,8 @@ const file_runtime_proto_rawDesc = "" +
 	"\asuspend\x18\b \x01(\bR\asuspend\x12\x14\n" +
 	"\x05drain\x18\t \x01(\bR\x05drain\x12\x12\n" +
 	"\x04full\x18\n" +
-	" \x01(\bR\x04full\"t\n" +
+	" \x01(\bR\x04full\x12\x12\n" +
+	"\x04base\x18\v \x01(\x03R\x04base\"t\n" +
 	"\x10CheckpointNotice\x12#\n" +
 	"\rcheckpoint_id\x18\x01 \x01(\x03R\fcheckpointId\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\x12#\n" +

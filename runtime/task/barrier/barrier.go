@@ -13,8 +13,9 @@
 //  2. An aligned checkpoint is started when its barrier came from every channel that has not ended, and not before; an unaligned one with
 //     the first barrier that is unaligned, or at the timeout (OnTimeout) of an alignment.
 //  3. A channel is blocked only while an alignment is pending of which it has delivered the barrier; whenever none is pending no channel is.
-//  4. At most one checkpoint is pending. A newer barrier ends an older one: the coordinator would not have sent it if it still waited
-//     for the older one's acknowledgement, or it allows several at once and must cope with the loss of one.
+//  4. With exactly-once one checkpoint is pending: when several are under way, the barriers of the later ones wait behind those of the first,
+//     in channels that are blocked. So a channel that delivers a newer barrier will not deliver the older one: that checkpoint was given up
+//     there, and a newer barrier ends it. With at-least-once no channel is blocked, and several checkpoints are counted (tracker.go).
 //  5. After the Start of an unaligned checkpoint, exactly one Complete or Abort of it follows. Between the two the input of a channel is
 //     the checkpoint's from the Start to the channel's Cut; a channel whose barrier came before the Start has no Cut.
 //
@@ -82,20 +83,24 @@ type Effect struct {
 type Aligner struct {
 	c     control
 	state state
+	count *tracker // of at-least-once, which needs nothing else
 }
 
 // New returns an aligner for the given number of channels. With atLeastOnce it never blocks: it starts a checkpoint when all barriers
 // have come and lets records overtake it meanwhile.
 func New(channels int, atLeastOnce bool) *Aligner {
-	return &Aligner{
-		c:     control{channels: make([]channel, channels), open: channels, atLeastOnce: atLeastOnce, latest: -1},
-		state: waiting{},
+	if atLeastOnce {
+		return &Aligner{count: newTracker(channels)}
 	}
+	return &Aligner{c: control{channels: make([]channel, channels), open: channels, latest: -1}, state: waiting{}}
 }
 
 // OnBarrier takes a barrier that came out of a channel at the given time. Barriers of checkpoints that were started or aborted, and of older
 // ones, have no effect, nor has a barrier of a channel that ended.
 func (a *Aligner) OnBarrier(ch int, b Barrier, now time.Time) []Effect {
+	if a.count != nil {
+		return a.count.onBarrier(ch, b, now)
+	}
 	a.c.effects = a.c.effects[:0]
 	if b.ID > a.c.latest && !a.c.aborted(b.ID) && !a.c.channels[ch].ended {
 		a.state = a.state.onBarrier(&a.c, ch, b, now)
@@ -105,6 +110,9 @@ func (a *Aligner) OnBarrier(ch int, b Barrier, now time.Time) []Effect {
 
 // OnEndOfPartition takes the end of a channel, which counts as aligned from now on, for the pending checkpoint and for all later ones.
 func (a *Aligner) OnEndOfPartition(ch int, now time.Time) []Effect {
+	if a.count != nil {
+		return a.count.onEnd(ch, now)
+	}
 	a.c.effects = a.c.effects[:0]
 	if c := &a.c.channels[ch]; !c.ended {
 		c.ended = true
@@ -117,6 +125,9 @@ func (a *Aligner) OnEndOfPartition(ch int, now time.Time) []Effect {
 // OnAbort takes the coordinator's word that a checkpoint failed elsewhere: a pending alignment ends, and barriers of this id that come later
 // have no effect. Other checkpoints, older ones too, are not touched.
 func (a *Aligner) OnAbort(id int64, now time.Time) []Effect {
+	if a.count != nil {
+		return a.count.onAbort(id, now)
+	}
 	a.c.effects = a.c.effects[:0]
 	if id > a.c.latest && !a.c.aborted(id) {
 		a.state = a.state.onAbort(&a.c, id, now)
@@ -127,14 +138,20 @@ func (a *Aligner) OnAbort(id int64, now time.Time) []Effect {
 // OnTimeout takes the end of the time that the barriers of a checkpoint may take to align: if it is being aligned, it is started unaligned.
 func (a *Aligner) OnTimeout(id int64, now time.Time) []Effect {
 	a.c.effects = a.c.effects[:0]
-	if _, ok := a.state.(collecting); ok && id == a.c.pending.ID && !a.c.atLeastOnce {
+	if _, ok := a.state.(collecting); ok && id == a.c.pending.ID {
 		a.state = a.c.overtake(now)
 	}
 	return a.c.effects
 }
 
-// Pending returns the checkpoint that is being aligned, or is started and waits for further barriers, and since when.
+// Pending returns the checkpoint that is being aligned, or is started and waits for further barriers, and since when; of several, the first.
 func (a *Aligner) Pending() (id int64, since time.Time, ok bool) {
+	if a.count != nil {
+		if len(a.count.counts) == 0 {
+			return 0, time.Time{}, false
+		}
+		return a.count.counts[0].b.ID, a.count.counts[0].since, true
+	}
 	if _, idle := a.state.(waiting); idle {
 		return 0, time.Time{}, false
 	}
@@ -143,6 +160,9 @@ func (a *Aligner) Pending() (id int64, since time.Time, ok bool) {
 
 // Open reports whether the pending checkpoint's barrier has not come from a channel, which has not ended.
 func (a *Aligner) Open(ch int) bool {
+	if a.count != nil {
+		return false // nothing overtakes
+	}
 	_, _, pending := a.Pending()
 	return pending && !a.c.channels[ch].arrived && !a.c.channels[ch].ended
 }

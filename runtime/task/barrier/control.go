@@ -21,15 +21,14 @@ type channel struct {
 
 // control is the data of the aligner with the few moves that states make of it.
 type control struct {
-	atLeastOnce bool
-	channels    []channel
-	open        int     // channels that have not ended
-	latest      int64   // highest id that was started or given up; -1: none
-	abortedIDs  []int64 // ids above latest that were aborted before any barrier of theirs was taken
-	pending     Barrier // with since, missing: of collecting
-	since       time.Time
-	missing     int // open channels whose barrier did not come
-	effects     []Effect
+	channels   []channel
+	open       int     // channels that have not ended
+	latest     int64   // highest id that was started or given up; -1: none
+	abortedIDs []int64 // ids above latest that were aborted before any barrier of theirs was taken
+	pending    Barrier // with since, missing: of collecting
+	since      time.Time
+	missing    int // open channels whose barrier did not come
+	effects    []Effect
 }
 
 func (c *control) aborted(id int64) bool { return slices.Contains(c.abortedIDs, id) }
@@ -52,7 +51,7 @@ func (c *control) arrive(ch int) (last bool) {
 	}
 	k.arrived = true
 	c.missing--
-	if c.missing > 0 && !c.atLeastOnce {
+	if c.missing > 0 {
 		k.blocked = true
 		c.emit(Effect{Kind: Block, Channel: ch})
 	}
@@ -120,7 +119,7 @@ type waiting struct{}
 
 func (waiting) onBarrier(c *control, ch int, b Barrier, now time.Time) state {
 	c.begin(b, now)
-	if b.Unaligned && !c.atLeastOnce {
+	if b.Unaligned {
 		c.channels[ch].arrived = true
 		c.missing--
 		return c.overtake(now)
@@ -147,7 +146,7 @@ func (collecting) onBarrier(c *control, ch int, b Barrier, now time.Time) state 
 		return collecting{}
 	case b.ID > c.pending.ID:
 		return c.abort(Subsumed, now).onBarrier(c, ch, b, now)
-	case b.Unaligned && !c.atLeastOnce && !c.channels[ch].arrived: // it was turned on its way
+	case b.Unaligned && !c.channels[ch].arrived: // it was turned on its way
 		c.channels[ch].arrived = true
 		c.missing--
 		return c.overtake(now)

@@ -276,12 +276,15 @@ func (t *Task) actions(add func(int, func())) {
 		add(1, func() { t.run(func() error { return t.poll(1 + w.r.IntN(3)) }) })
 	}
 	for i, c := range t.channels {
-		if c.ready && !c.blocked {
+		if c.ready {
 			add(speed, func() { t.run(func() error { return t.read(i) }) })
 		}
 	}
 	if w.now >= w.slowUntil {
 		for _, u := range t.uploads {
+			if u.under != nil && !u.under.done && u.ctx.Err() == nil {
+				continue
+			}
 			add(2, func() {
 				t.write(u)
 				w.point("uploaded")

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -15,6 +16,9 @@ import (
 func (m *master) checkpoints(ev coordinator.Event) {
 	for _, e := range m.coord.Step(m.w.time(), ev) {
 		m.carryOut(e)
+	}
+	if len(m.coord.Pending()) > 1 {
+		m.w.sometimes("several checkpoints were pending")
 	}
 	if m.coord.Settled() {
 		m.chooseRestore()
@@ -36,7 +40,7 @@ func (m *master) carryOut(e coordinator.Effect) {
 	case coordinator.TriggerTasks:
 		w.trace("epoch %d: checkpoint %d triggered", m.epoch, e.ID)
 		b := operator.Barrier{ID: e.ID, Timestamp: e.Timestamp.UnixMilli(), Savepoint: e.Options.Savepoint, Canonical: e.Options.Canonical,
-			Suspend: e.Options.Suspend, Drain: e.Options.Drain, Exclusive: e.Options.ExclusiveDir, Shared: e.Options.SharedDir}
+			Suspend: e.Options.Suspend, Drain: e.Options.Drain, Full: e.Options.Full, Base: e.Options.Base, Exclusive: e.Options.ExclusiveDir, Shared: e.Options.SharedDir}
 		m.toTasks(e.Tasks, func(wk *worker, ids []graph.ExecutionID) { wk.trigger(ids, b) })
 		w.point("triggered")
 	case coordinator.NotifyComplete:
@@ -49,6 +53,9 @@ func (m *master) carryOut(e coordinator.Effect) {
 	case coordinator.NotifyAborted:
 		w.trace("epoch %d: checkpoint %d aborted: %s", m.epoch, e.ID, e.Reason)
 		w.sometimes("a checkpoint was aborted")
+		if strings.HasPrefix(e.Reason, coordinator.ErrSubsumed.Error()) {
+			w.sometimes("a newer checkpoint completed before an older one")
+		}
 		m.toTasks(e.Tasks, func(wk *worker, _ []graph.ExecutionID) {
 			for _, t := range wk.sorted() {
 				t.abortUpload(e.ID)
@@ -84,6 +91,9 @@ func (m *master) carryOut(e coordinator.Effect) {
 				func(err error) coordinator.Event { return coordinator.IDsReserved{UpTo: e.UpTo, Err: err} })
 		}})
 	case coordinator.Discard, coordinator.Sweep:
+		if d, ok := e.(coordinator.Discard); ok && d.Reason == coordinator.NoLongerLent {
+			w.sometimes("a table outlived its checkpoint, for one that was under way")
+		}
 		m.removal = append(m.removal, e)
 	default:
 		w.violate("nobody carries out the coordinator's effect %T", e)

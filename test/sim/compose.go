@@ -9,6 +9,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/runtime/task/barrier"
+	"github.com/thalweg/thalweg/state"
 )
 
 // compose makes the outputs, the chain and the inputs, as runtime/task does.
@@ -17,12 +18,20 @@ func (t *Task) compose() error {
 	for i, o := range v.Outputs {
 		to := t.d.graph.Vertex(o.To)
 		from, until := o.Partitioner.Consumers(v.Parallelism, to.Parallelism, t.d.id.Subtask)
-		p, err := t.w.net.NewPartition(t.ctx, network.PartitionID{Producer: t.d.id, Output: i}, until-from)
+		id := network.PartitionID{Producer: t.d.id, Output: i}
+		var p *network.Partition
+		var err error
+		if t.overtakes() {
+			p, err = t.w.net.NewSoftPartition(t.ctx, id, until-from, t.soft())
+		} else {
+			p, err = t.w.net.NewPartition(t.ctx, id, until-from)
+		}
 		if err != nil {
 			return err
 		}
 		t.parts = append(t.parts, p)
 	}
+	t.outTypes, t.tables = make([]operator.Type, len(v.Outputs)), make([]*tables, len(v.Operators))
 	t.ops, t.ctxs = make([]operator.Operator, len(v.Operators)), make([]*operator.Context, len(v.Operators))
 	restored := map[graph.OperatorID]metadata.Subtask{}
 	for _, o := range t.d.restore.Operators {
@@ -49,6 +58,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 	types := operator.OutputTypes(c.Node)
 	for _, o := range c.Outputs {
 		p := t.parts[o.Index]
+		t.outTypes[o.Index] = types[o.Tag]
 		to := t.d.graph.Vertex(t.d.vertex.Outputs[o.Index].To)
 		w, err := types[o.Tag].Writer(p, p.Channels(), t.d.id.Subtask, to.MaxParallelism, o.Partitioner, o.Keyer, false)
 		if err != nil {
@@ -64,7 +74,15 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 	if !ok {
 		return fmt.Errorf("%s has no implementation", c.Node.Name)
 	}
-	ctx := t.context(c, restored[c.ID])
+	own := restored[c.ID]
+	var tabled []state.Handle
+	own.Keyed, tabled = takeTables(own.Keyed)
+	if t.w.plan.Tables && c.Node.Keyed {
+		if t.tables[c.Index], err = t.openTables(c.Node.Name, tabled); err != nil {
+			return err
+		}
+	}
+	ctx := t.context(c, own)
 	ctx.Side = side
 	op, err := f.New(ctx, out)
 	if op != nil {
@@ -83,22 +101,37 @@ func (t *Task) connect() error {
 		return errors.New("a task has neither a source nor an input")
 	}
 	t.aligner = barrier.New(n, false)
-	typ, ok := t.d.head.Node.In[0].Type().(operator.Type)
-	if !ok {
-		return errors.New("an input has no record type")
-	}
-	r, err := typ.Reader(t.ops[0].Input(0), n)
-	if err != nil {
+	var err error
+	if t.reader, err = t.inputType(0).Reader(t.ops[0].Input(0), n); err != nil {
 		return err
 	}
-	for _, in := range t.d.inputs {
-		for _, s := range in {
-			c := &channel{reader: r, base: len(t.channels), ready: true}
-			if c.gate, err = t.w.net.NewGate(t.ctx, []network.Source{s}, func() { c.ready = true }); err != nil {
+	for i, in := range t.d.inputs {
+		if t.overtakes() {
+			restored, err := t.restoredInput(i)
+			if err != nil {
 				return err
 			}
-			t.channels = append(t.channels, c)
+			if err := t.gate(i, in, restored); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, s := range in {
+			if err := t.gate(i, []network.Source{s}, nil); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func (t *Task) gate(input int, from []network.Source, restored []network.Restored) (err error) {
+	c := &channel{index: input, base: t.inputs, ready: true}
+	ready := func() { c.ready = true }
+	c.gate, err = t.w.net.NewGateWith(t.ctx, from, ready, network.GateOptions{Restored: restored, Attention: ready})
+	if err == nil {
+		t.channels = append(t.channels, c)
+		t.inputs += len(from)
+	}
+	return err
 }

@@ -387,8 +387,8 @@ func (m *master) stop(drain bool) {
 }
 
 // manual asks for a checkpoint or a savepoint that the job goes on after.
-func (m *master) manual(kind coordinator.Kind) {
-	t := coordinator.Trigger{RequestID: "manual", Kind: kind}
+func (m *master) manual(kind coordinator.Kind, full bool) {
+	t := coordinator.Trigger{RequestID: "manual", Kind: kind, Full: full && kind == coordinator.Manual}
 	if kind == coordinator.Savepoint {
 		t.Dir, t.Canonical = fmt.Sprintf("%s/savepoints/savepoint-%s", m.w.fs.URI(), m.w.name()), true
 	}

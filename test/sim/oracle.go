@@ -101,6 +101,7 @@ func (w *World) checkSnapshot(dir string, commits bool) {
 	}
 	defer func() { _ = s.Close() }()
 	w.checkFiles(&s.Meta)
+	w.checkTables(&s.Meta)
 	next, err := positions(&s.Meta, w.topic.in)
 	if err != nil {
 		w.violate("snapshot %d: %v", s.Meta.ID, err)
@@ -108,6 +109,11 @@ func (w *World) checkSnapshot(dir string, commits bool) {
 	}
 	want, outs := fold(w.topic.in, next)
 	got, err := w.totalsIn(ctx, s)
+	if err != nil {
+		w.violate("snapshot %d: %v", s.Meta.ID, err)
+		return
+	}
+	later, err := w.settleUnderWay(&s.Meta, got)
 	if err != nil {
 		w.violate("snapshot %d: %v", s.Meta.ID, err)
 		return
@@ -123,7 +129,7 @@ func (w *World) checkSnapshot(dir string, commits bool) {
 		return
 	}
 	if commits {
-		w.checkPrepared(&s.Meta, outs)
+		w.checkPrepared(&s.Meta, later, outs)
 	}
 }
 
@@ -222,8 +228,9 @@ func (w *World) totalsIn(ctx context.Context, s *inspect.Snapshot) (map[int64]To
 	return got, nil
 }
 
-// checkPrepared: what is committed, or prepared for this checkpoint, is the output of the records before its barrier.
-func (w *World) checkPrepared(c *metadata.Checkpoint, want []Out) {
+// checkPrepared: what is committed, or prepared for this checkpoint, or comes later of what is under way, is the output of the records before
+// its barrier.
+func (w *World) checkPrepared(c *metadata.Checkpoint, later, want []Out) {
 	in := map[string]bool{}
 	for _, item := range items(c, "sink", "sink-committables") {
 		var p struct{ Items [][]byte }
@@ -243,7 +250,7 @@ func (w *World) checkPrepared(c *metadata.Checkpoint, want []Out) {
 			}
 		}
 	}
-	var got []Out
+	got := later
 	for _, x := range w.broker.log {
 		if x.out.Kind == kindTotal && (x.txn.state == txnCommitted || in[x.txn.String()]) {
 			got = append(got, x.out)

@@ -52,23 +52,35 @@ var errUnavailable = errors.New("simulated: not available")
 
 // Plan is all that a seed decides beside the order of steps.
 type Plan struct {
-	Seed    uint64
-	Splits  int
-	Records int
-	Phases  [][3]int // parallelism of source, keyed functions, sink
-	Claim   bool     // of a cancelled job's checkpoint
-	Slots   int      // of a TaskManager
-	Retain  int      // completed checkpoints
-	Every   int      // ms between checkpoints
-	Inline  bool     // state stands in the metadata
-	Scale   int      // how the parallelism changes in place: bit 0 with a checkpoint for it, bit 1 with what slots there are
-	Faults  []strike
-	kept    []int // which of the seed's these are, nil for all
+	Seed     uint64
+	Splits   int
+	Records  int
+	Phases   [][3]int // parallelism of source, keyed functions, sink
+	Claim    bool     // of a cancelled job's checkpoint
+	Slots    int      // of a TaskManager
+	Retain   int      // completed checkpoints
+	Every    int      // ms between checkpoints
+	Inline   bool     // state stands in the metadata
+	AtOnce   int      // checkpoints at a time
+	Overtake int      // ms after which barriers overtake, -1: never
+	Tables   bool     // checkpoints share files
+	Scale    int      // how the parallelism changes in place: bit 0 with a checkpoint for it, bit 1 with what slots there are
+	Faults   []strike
+	kept     []int // which of the seed's these are, nil for all
 }
 
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d splits of %d records, parallelisms %v, %d slots per TaskManager, a checkpoint each %d ms", p.Splits, p.Records, p.Phases, p.Slots, p.Every)
+	if p.AtOnce > 1 {
+		fmt.Fprintf(&b, ", %d at a time", p.AtOnce)
+	}
+	if p.Overtake >= 0 {
+		fmt.Fprintf(&b, ", barriers overtake after %d ms", p.Overtake)
+	}
+	if p.Tables {
+		b.WriteString(", shared tables")
+	}
 	for i := range p.Faults {
 		fmt.Fprintf(&b, "\n  %s", p.name(i))
 	}
@@ -124,6 +136,13 @@ func NewPlan(seed uint64) *Plan {
 		p.Phases = append(p.Phases, [3]int{1 + r.IntN(3), 1 + r.IntN(4), 1 + r.IntN(3)})
 	}
 	p.Scale = r.IntN(4)
+	p.AtOnce, p.Overtake, p.Tables = 1, -1, r.IntN(2) == 0
+	switch r.IntN(3) {
+	case 0:
+		p.AtOnce, p.Every = 2+r.IntN(3), 5+r.IntN(60)
+	case 1:
+		p.Overtake = []int{0, 0, 20, 100, 300}[r.IntN(5)]
+	}
 	// A part of the places and of the kinds each time, so that some runs have many of the same.
 	some := slices.Clone(places)
 	r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })

@@ -28,13 +28,13 @@ type deployment struct {
 	checkpoint  int64 // restored
 }
 
-// channel is one input channel of a task: a gate of its own, so that the scheduler chooses which one is read.
+// channel is an input gate of a task. Each channel has one of its own, so that the scheduler chooses which one is read; where barriers may
+// overtake there is one for each input, since what was under way to it is read before all else of the input.
 type channel struct {
-	gate    *network.Gate
-	reader  operator.Reader
-	base    int // in the reader
-	blocked bool
-	ready   bool // may have something
+	gate  *network.Gate
+	index int  // of the vertex's inputs
+	base  int  // its first channel, in the reader and in the alignment
+	ready bool // may have something
 }
 
 // Task is a model of runtime/task.Task: its loop is the scheduler's choice among its channels, mails, timers and uploads.
@@ -48,13 +48,22 @@ type Task struct {
 	ctxs     []*operator.Context
 	parts    []*network.Partition
 	channels []*channel
+	reader   operator.Reader
+	inputs   int             // channels of all gates
+	outTypes []operator.Type // by output
 	source   operator.SourceHead
 	aligner  *barrier.Aligner
 	mark     operator.Marker
 	inbox    []func() error // from the JobMaster
 	timers   timers
 	uploads  []*upload
+	tables   []*tables // by operator; nil for those that have none
 	commits  commitDesk
+
+	under *underway // of the unaligned checkpoint that is being taken
+	armed int64     // the checkpoint whose timeout is set
+	from  *channel  // with item, the barrier that is being handled
+	item  *network.Item
 
 	opened    bool
 	atEnd     int // channels at the end of their data
@@ -73,6 +82,8 @@ type Task struct {
 type upload struct {
 	b      operator.Barrier
 	parts  []operator.Snapshot
+	tables [][]string // by operator
+	under  *underway
 	ctx    context.Context //nolint:containedctx // its life
 	cancel context.CancelFunc
 }
@@ -192,24 +203,25 @@ func (t *Task) read(i int) error {
 		return nil
 	}
 	if item.Data != nil {
-		_, err = c.reader.Read(c.base, item.Data)
+		t.record(c, item)
+		_, err = t.reader.Read(c.base+item.Channel, item.Data)
 		c.gate.Release(item)
 		return err
 	}
 	switch item.Event.Kind {
 	case network.Barrier:
-		return t.apply(t.aligner.OnBarrier(i, barrier.Barrier{ID: item.Event.Checkpoint, Timestamp: item.Event.Timestamp, Extra: item.Event.Extra}, t.w.time()))
+		return t.onBarrier(c, item)
 	case network.EndOfData:
-		if err := c.reader.End(c.base); err != nil {
+		if err := t.reader.End(c.base + item.Channel); err != nil {
 			return err
 		}
-		if t.atEnd++; t.atEnd == len(t.channels) {
+		if t.atEnd++; t.atEnd == t.inputs {
 			return t.reachEnd()
 		}
 		return nil
 	case network.EndOfPartition:
 		if t.finishing || t.endOfData || t.suspended {
-			return t.apply(t.aligner.OnEndOfPartition(i, t.w.time()))
+			return t.apply(t.aligner.OnEndOfPartition(c.base+item.Channel, t.w.time()))
 		}
 		return fmt.Errorf("task: channel %d of %s ended before its data did", i, t.d.vertex.Name)
 	}
@@ -240,10 +252,15 @@ func (t *Task) trigger(b operator.Barrier) error {
 			return err
 		}
 	}
-	return t.checkpoint(b)
+	return t.checkpoint(b, false)
 }
 
 func (t *Task) complete(id int64) error {
+	for _, o := range t.tables {
+		if o != nil {
+			o.track.Completed(id)
+		}
+	}
 	for _, o := range t.ops {
 		if err := o.CheckpointComplete(id); err != nil {
 			return err
@@ -256,6 +273,12 @@ func (t *Task) aborted(id int64, resume bool) error {
 	for _, o := range t.ops {
 		o.CheckpointAborted(id)
 	}
+	for _, o := range t.tables {
+		if o != nil {
+			o.track.Aborted(id)
+		}
+	}
+	t.giveUp(id)
 	if resume && !t.finishing {
 		t.suspended = false
 		t.w.sometimes("sources went on after a stop-with-savepoint that was aborted")
@@ -277,10 +300,17 @@ func (t *Task) apply(effects []barrier.Effect) error {
 	for _, e := range effects {
 		switch e.Kind {
 		case barrier.Block:
-			t.channels[e.Channel].blocked = true
+			t.block(e.Channel, true)
 		case barrier.Unblock:
-			t.channels[e.Channel].blocked = false
+			t.block(e.Channel, false)
+		case barrier.Cut:
+		case barrier.Complete:
+			if t.under != nil {
+				t.under.inputs = false
+				t.settle()
+			}
 		case barrier.Abort:
+			t.giveUp(e.Barrier.ID)
 			if e.Reason == barrier.Subsumed {
 				t.w.sometimes("a newer barrier ended an alignment")
 				t.decline(e.Barrier.ID, errors.New("a newer checkpoint's barrier came before the alignment was complete"))
@@ -292,7 +322,10 @@ func (t *Task) apply(effects []barrier.Effect) error {
 			if err := json.Unmarshal(e.Barrier.Extra, &b); err != nil {
 				return err
 			}
-			if err := t.checkpoint(b); err != nil {
+			if e.Unaligned {
+				t.w.sometimes("a task took a checkpoint unaligned")
+			}
+			if err := t.checkpoint(b, e.Unaligned); err != nil {
 				return err
 			}
 		default:
@@ -300,6 +333,19 @@ func (t *Task) apply(effects []barrier.Effect) error {
 		}
 	}
 	return nil
+}
+
+func (t *Task) block(channel int, on bool) {
+	for _, c := range t.channels {
+		if i := channel - c.base; i >= 0 && i < c.gate.Channels() {
+			if on {
+				c.gate.Block(i)
+			} else {
+				c.gate.Unblock(i)
+				c.ready = true
+			}
+		}
+	}
 }
 
 func (t *Task) decline(id int64, err error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // checkpoint is the synchronous part: flush, barrier out, freeze.
-func (t *Task) checkpoint(b operator.Barrier) error {
+func (t *Task) checkpoint(b operator.Barrier, unaligned bool) error {
 	for _, o := range t.ops {
 		if err := o.PrepareBarrier(b); err != nil {
 			return err
@@ -22,13 +22,16 @@ func (t *Task) checkpoint(b operator.Barrier) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range t.parts {
-		if err := p.Broadcast(network.Event{Kind: network.Barrier, Checkpoint: b.ID, Timestamp: b.Timestamp, Extra: extra}); err != nil {
-			return err
-		}
+	under, err := t.passOn(b, network.Event{Kind: network.Barrier, Checkpoint: b.ID, Timestamp: b.Timestamp, Extra: extra}, unaligned)
+	if err != nil {
+		return err
 	}
-	u := &upload{b: b}
+	u := &upload{b: b, under: under, tables: make([][]string, len(t.ops))}
 	for i, o := range t.ops {
+		if s := t.tables[i]; s != nil && !b.Savepoint {
+			s.track.Completed(b.Base)
+			u.tables[i] = s.freeze(t)
+		}
 		s, err := operator.Take(o, t.ctxs[i], b)
 		if err != nil {
 			u.discard()
@@ -84,6 +87,10 @@ func (t *Task) write(u *upload) {
 }
 
 func (t *Task) store(u *upload) error {
+	if u.under != nil && !u.under.done {
+		u.discard()
+		return context.Canceled
+	}
 	sink := storage.NewSink(t.w.reg, u.b.Exclusive, u.b.Shared, int64(config.MemoryThreshold.Value(t.w.conf)))
 	var out metadata.Task
 	for i, p := range u.parts {
@@ -99,10 +106,23 @@ func (t *Task) store(u *upload) error {
 			}
 			st.Keyed = append(st.Keyed, h)
 		}
+		if live := u.tables[i]; live != nil {
+			h, err := t.tables[i].write(u.ctx, t, u.b.ID, u.b.Full, live, sink)
+			if err != nil {
+				(&upload{parts: u.parts[i+1:]}).discard()
+				return err
+			}
+			st.Keyed = append(st.Keyed, h)
+		}
 		if len(st.Lists) > 0 || len(st.Keyed) > 0 {
 			out.Operators = append(out.Operators, metadata.TaskOperator{ID: t.ctxs[i].ID, State: st})
 		}
 	}
+	inFlight, err := u.under.write(u.ctx, sink)
+	if err != nil {
+		return err
+	}
+	out.InFlight = inFlight
 	enc, err := metadata.EncodeTask(out)
 	if err != nil {
 		return err

@@ -111,13 +111,15 @@ func newWorld(p *Plan) *World {
 	config.CheckpointTimeout.Set(w.conf, ms(600))
 	config.CheckpointDir.Set(w.conf, "mem://sim/checkpoints")
 	config.CheckpointsRetained.Set(w.conf, p.Retain)
+	config.CheckpointsAtOnce.Set(w.conf, p.AtOnce)
+	overtaking(w.conf, p.Overtake)
 	config.TolerableFailures.Set(w.conf, 1<<20)
 	config.WatermarkInterval.Set(w.conf, ms(20))
 	config.BufferTimeout.Set(w.conf, ms(10))
 	config.ExponentialInitial.Set(w.conf, ms(20))
 	config.ExponentialMax.Set(w.conf, ms(300))
 	config.ExponentialJitter.Set(w.conf, 0)
-	if !p.Inline {
+	if !p.Inline || p.Tables {
 		config.MemoryThreshold.Set(w.conf, 16)
 	}
 	w.topic = &topic{in: input(rand.New(rand.NewPCG(p.Seed, 3)), p.Splits, p.Records), w: w} //nolint:gosec // repeatable on purpose
@@ -388,7 +390,7 @@ func (w *World) apply(f strike) {
 		}
 	case savepoint_, checkpoint_:
 		if m != nil && m.result == nil && !m.dead {
-			m.manual(map[kind]coordinator.Kind{savepoint_: coordinator.Savepoint, checkpoint_: coordinator.Manual}[f.kind])
+			m.manual(map[kind]coordinator.Kind{savepoint_: coordinator.Savepoint, checkpoint_: coordinator.Manual}[f.kind], f.arg%3 == 0)
 		}
 	case rescale_:
 		if m != nil && !m.dead && m.result == nil {

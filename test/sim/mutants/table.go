@@ -17,26 +17,63 @@ const (
 	enumerator   = "connector/kafka/enumerator/enumerator.go"
 	process      = "runtime/operator/process.go"
 	sweep        = "checkpoint/storage/sweep.go"
+	lent         = "checkpoint/coordinator/lent.go"
+	exchanges    = "checkpoint/coordinator/exchanges.go"
+	exchange     = "checkpoint/savepoint/exchange.go"
+	increment    = "state/increment/increment.go"
+	overtake     = "runtime/network/overtake.go"
+	gate         = "runtime/network/gate.go"
+	restoredFile = "runtime/operator/restored.go"
 )
 
 var mutants = []mutant{
 	// The coordinator.
 	{"coordinator: completes with one ack missing", acknowledge, "if len(p.waiting) == 0 {\n\t\tc.finalize(p)", "if len(p.waiting) <= 1 {\n\t\tc.finalize(p)"},
-	{"coordinator: notifies before the pointer is stored", complete, "p.phase = pointing\n\tc.emit(StorePointer{ID: p.id, Dir: p.dir})", "p.phase = pointing\n\tc.emit(NotifyComplete{ID: p.id, Tasks: executions(p.tasks)})\n\tc.emit(StorePointer{ID: p.id, Dir: p.dir})"},
-	{"coordinator: aborts while the pointer is being stored", acknowledge, "if p.phase == pointing {\n\t\t\tp.tasksGone = true\n\t\t} else {\n\t\t\tc.abort(err, false)\n\t\t}", "c.abort(err, false)"},
+	{"coordinator: notifies before the pointer is stored", complete, "p.phase = pointing\n\t\t\tc.emit(StorePointer{ID: p.id, Dir: p.dir})", "p.phase = pointing\n\t\t\tc.emit(NotifyComplete{ID: p.id, Tasks: executions(p.tasks)})\n\t\t\tc.emit(StorePointer{ID: p.id, Dir: p.dir})"},
+	{"coordinator: aborts while the pointer is being stored", acknowledge, "if p.phase == pointing {\n\t\t\tp.tasksGone = true\n\t\t} else {\n\t\t\tc.abort(p, err, false)\n\t\t}", "c.abort(p, err, false)"},
 	{"coordinator: drops the one before the retained ones", complete, "for len(c.retained) > c.cfg.Retained {\n\t\tc.drop(c.retained[0], &d)", "for len(c.retained) > c.cfg.Retained {\n\t\tc.drop(c.retained[len(c.retained)-1], &d)"},
 	{"coordinator: discards the aborted checkpoint while it is written", acknowledge, "case writing:\n\t\tc.doomed[p.id] = d", "case writing:\n\t\tc.emit(d)"},
 	{"coordinator: forgets the states of enumerators", complete, "Config: c.cfg.Conf, Coordinators: p.coord}", "Config: c.cfg.Conf}"},
-	{"coordinator: no final checkpoint", trigger, "case c.endOfData && c.cfg.Interval <= 0:", "case c.endOfData:"},
+	{"coordinator: no final checkpoint", trigger, "if c.endOfData && c.cfg.Interval <= 0 {", "if c.endOfData {"},
 	{"coordinator: sweeps what is retained", complete, "for _, r := range c.retained {\n\t\ts.Keep.Dirs = append(s.Keep.Dirs, r.Dir)\n\t}", ""},
 	{"coordinator: triggers without the enumerators' snapshot", trigger, "c.emit(SnapshotCoordinators{ID: p.id})\n\t\treturn", "c.emit(SnapshotCoordinators{ID: p.id})\n\t\tc.triggerTasks(p)\n\t\treturn"},
 	{"coordinator: goes on with numbers that are not reserved", trigger, "if c.nextID > c.reserved {", "if false {"},
 	{"coordinator: a fenced one goes on", complete, "c.fence(fmt.Errorf(\"store the pointer to checkpoint %d: %w\", ev.ID, ev.Err))\n\t\treturn", "p.phase = pointing"},
 	{"coordinator: a late abort after the timeout is not told", acknowledge, "c.emit(NotifyAborted{ID: p.id,", "_ = (NotifyAborted{ID: p.id,"},
 	{"coordinator: the savepoint of a stop is not notified", complete, "if !p.tasksGone {\n\t\tc.emit(NotifyComplete{", "if !p.tasksGone && p.kind != StopWithSavepoint {\n\t\tc.emit(NotifyComplete{"},
-	{"coordinator: an ack of an earlier checkpoint counts", acknowledge, "p := c.pending\n\tif p == nil || p.id != ev.ID || p.phase != acking {\n\t\tc.lateAck(ev)", "p := c.pending\n\tif p == nil || p.phase != acking {\n\t\tc.lateAck(ev)"},
-	{"coordinator: leaves what aborted checkpoints wrote, to the end", complete, "if keep && len(c.retained) > 0 {\n\t\tc.emit(c.sweep())", "if keep && len(c.retained) > 0 {"},
+	{"coordinator: an ack of an earlier checkpoint counts", acknowledge, "p := c.find(ev.ID)\n\tif p == nil || p.phase != acking {\n\t\tc.lateAck(ev)", "p := c.find(ev.ID)\n\tif p == nil && len(c.pending) > 0 {\n\t\tp = c.pending[0]\n\t}\n\tif p == nil || p.phase != acking {\n\t\tc.lateAck(ev)"},
+	{"coordinator: leaves what aborted checkpoints wrote, to the end", complete, "if keep && len(c.retained) > 0 {\n\t\tc.sweep()", "if keep && len(c.retained) > 0 {"},
+	{"concurrent: two pointers are stored at a time", complete, "if c.reserving || c.pointing() != nil {", "if c.reserving {"},
+	{"concurrent: the older pointer is stored last", complete, "for _, p := range slices.Backward(c.pending) {\n\t\tif p.phase == written {", "for _, p := range c.pending {\n\t\tif p.phase == written {"},
+	{"concurrent: a newer checkpoint does not end the older ones", complete, "if p.id > done.id || p.kind == Savepoint {\n\t\t\tcontinue", "if true {\n\t\t\tcontinue"},
+	{"concurrent: a newer checkpoint ends savepoints", complete, "if p.id > done.id || p.kind == Savepoint {\n\t\t\tcontinue", "if p.id > done.id {\n\t\t\tcontinue"},
+	{"concurrent: a checkpoint ends newer ones", complete, "if p.id > done.id || p.kind == Savepoint {\n\t\t\tcontinue", "if p.kind == Savepoint {\n\t\t\tcontinue"},
+	{"concurrent: subsumed files go though a pending one refers to them", lent, "if last == 0 {", "if true {"},
+	{"concurrent: lent files go with the first checkpoint that ends", lent, "return p.id <= last && !p.savepoint() && !p.full", "return false"},
+	{"concurrent: lent files stay for ever", lent, "delete(c.lent, f)\n\t\t\td.Files = append(d.Files, f)", "delete(c.lent, f)"},
+	{"concurrent: a sweep takes lent files", complete, "append(c.registry.Files(), slices.Sorted(maps.Keys(c.lent))...)", "c.registry.Files()"},
+	{"concurrent: a barrier does not say what is complete", trigger, "o.Base = c.retained[n-1].ID", "_ = n"},
+	{"concurrent: a stop begins beside a savepoint", trigger, "return savepoints == 0", "return true"},
+	{"concurrent: a time-out ends the first one only", trigger, "if p.phase != pointing && !c.now.Before(p.trigger.Add(c.cfg.Timeout)) {", "if p == c.pending[0] && len(c.pending) == 1 && p.phase != pointing && !c.now.Before(p.trigger.Add(c.cfg.Timeout)) {"},
+	{"unaligned: savepoints begin beside checkpoints", trigger, "case c.cfg.Unaligned:\n\t\treturn len(c.pending) == 0", "case c.cfg.Unaligned && k != Savepoint:\n\t\treturn len(c.pending) == 0"},
+	{"unaligned: what was restored is not read first", exchanges, "return math.MaxInt32", "return 0"},
+	{"unaligned: what waited is read before what had arrived", exchanges, "if p.Sent {\n\t\treturn 0", "if !p.Sent {\n\t\treturn 0"},
+	{"unaligned: only consumers' parts are kept", exchanges, "part.Producer, part.Consumer = e.Subtask, f.Channel\n", "continue\n"},
+	{"increment: what was sent is known at once", increment, "t.sent[checkpoint] = files\n", "t.sent[checkpoint] = files\n\tt.replace(files)\n"},
+	{"increment: an older notice takes the place of a newer one", increment, "if id <= checkpoint {", "if id == checkpoint {"},
 	// Barriers.
+	{"unaligned: no cut", control, "c.emit(Effect{Kind: Cut, Channel: ch})\n\treturn c.recorded(now)", "k.arrived = false\n\treturn c.recorded(now)"},
+	{"unaligned: complete at the first cut", control, "if c.missing > 0 {\n\t\treturn recording{}", "if c.missing > 1 {\n\t\treturn recording{}"},
+	{"unaligned: started again by a later barrier", control, "func (recording) onBarrier(c *control, ch int, b Barrier, now time.Time) state {\n\tswitch {", "func (recording) onBarrier(c *control, ch int, b Barrier, now time.Time) state {\n\tswitch {\n\tcase b.ID == c.pending.ID && !c.channels[ch].arrived && c.missing == 1:\n\t\treturn c.overtake(now)"},
+	{"unaligned: what waits at the producer is not kept", overtake, "out[i] = c.dataBefore(c.queue.len())", "out[i] = nil"},
+	{"unaligned: what a turned barrier overtakes is not kept", overtake, "out[i] = c.dataBefore(at)", "_ = at"},
+	{"unaligned: a turned barrier stays where it is", overtake, "c.putFirst(c.queue.remove(at).event.turned()) // unlocks", "*c.queue.at(at).event = *c.queue.at(at).event.turned()\n\t\tc.mu.Unlock()"},
+	{"unaligned: restored records behind new ones", gate, "if item, ok = g.pollUrgentLocked(); !ok && len(g.restored) > 0 {", "if item, ok = g.pollUrgentLocked(); !ok && len(g.restored) > 0 && g.ready.len() == 0 {"},
+	{"unaligned: barriers do not overtake what was restored", overtake, "if r.Channel == ch.index {", "if false {"},
+	{"unaligned: restored watermarks count", restoredFile, "b = b[9:]\n\t\t\tcontinue", "out = append(out, b[:9]...)\n\t\t\tb = b[9:]\n\t\t\tcontinue"},
+	{"unaligned: records go to every subtask", exchange, "return channel, metadata.SiftKeys, old.Start < now.End && now.Start < old.End", "return channel, metadata.SiftNone, old.Start < now.End && now.Start < old.End"},
+	{"unaligned: records stay with the old subtask's number", exchange, "case same && to-from == producers:", "case p.Consumer < v.Parallelism:"},
+	{"unaligned: a part of the subtasks is forgotten", exchange, "old.Start < now.End && now.Start < old.End", "old.Start < now.End && now.Start <= old.Start"},
 	{"barrier: does not block", control, "k.blocked = true\n\t\tc.emit(Effect{Kind: Block, Channel: ch})", "_ = k"},
 	{"barrier: starts at the first barrier", control, "return c.missing == 0", "return true"},
 	{"barrier: starts with the last but one", control, "return c.missing == 0", "return c.missing <= 1"},

@@ -152,4 +152,3 @@ var absentFamilies = map[string]string{
 	"pipeline.registered-":                   "records are encoded by codecs compiled from their Go types, or registered with serde.Register",
 }
 
-const noFailureRate = "there is no such strategy; restart-strategy.exponential-delay.attempts-before-reset-backoff bounds failures in a row"

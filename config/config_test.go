@@ -233,8 +233,6 @@ func TestFlinksOldNames(t *testing.T) {
 		{"high-availability.zookeeper.quorum", "zk:2181"}: "leave it out: nothing here uses ZooKeeper",
 		{"nothing.of.the.kind.anywhere", "1"}:             "(thalweg config lists all)",
 		{"execution.checkpointing.intervall", "1"}:        `did you mean "execution.checkpointing.interval"?`,
-		{"restart-strategy.type", "Failure-Rate"}:         "there is no such strategy; restart-strategy.exponential-delay.attempts",
-		{"restart-strategy.failure-rate.delay", "1 s"}:    "there is no such strategy; restart-strategy.exponential-delay.attempts",
 		{"execution.state-recovery.claim-mode", "legacy"}: "no_claim leaves the savepoint alone",
 	} {
 		if err := Validate(Configuration{in[0]: in[1]}, Passthrough()...); err == nil || !strings.Contains(err.Error(), want) {

@@ -16,9 +16,12 @@ var (
 	UnalignedSplits   = boolOption("pipeline.watermark-alignment.allow-unaligned-source-splits", false, "Let watermark alignment hold subtasks as a whole where a source's reader has several splits and cannot pause single ones; the job fails else.")
 	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.", minusOneMs(zeroOr(time.Millisecond)))
 
-	RestartStrategy       = enumOption("restart-strategy.type", "exponential-delay", "What happens when a job fails.", "exponential-delay", "fixed-delay", "none", "exponentialdelay", "fixeddelay", "off", "disable")
+	RestartStrategy       = enumOption("restart-strategy.type", "exponential-delay", "What happens when a job fails.", "exponential-delay", "fixed-delay", "failure-rate", "none", "exponentialdelay", "fixeddelay", "failurerate", "off", "disable")
 	FixedDelayAttempts    = intOption("restart-strategy.fixed-delay.attempts", 1, "Restarts before the job fails for good.", between(0, maxInt))
 	FixedDelay            = durationOption("restart-strategy.fixed-delay.delay", time.Second, "Pause before a restart.", from(0))
+	FailureRateMax        = intOption("restart-strategy.failure-rate.max-failures-per-interval", 1, "Restarts within the interval before the job fails for good.", between(1, maxInt))
+	FailureRateInterval   = durationOption("restart-strategy.failure-rate.failure-rate-interval", time.Minute, "That interval.", from(time.Millisecond))
+	FailureRateDelay      = durationOption("restart-strategy.failure-rate.delay", time.Second, "Pause before a restart.", from(0))
 	ExponentialInitial    = durationOption("restart-strategy.exponential-delay.initial-backoff", time.Second, "First pause. A restart because a process died takes the first pause as zero.", from(time.Millisecond))
 	ExponentialMax        = durationOption("restart-strategy.exponential-delay.max-backoff", time.Minute, "Longest pause.", from(time.Millisecond))
 	ExponentialMultiplier = floatOption("restart-strategy.exponential-delay.backoff-multiplier", 1.5, "Growth of the pause.", between(1.0, 1000))

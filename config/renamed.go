@@ -14,7 +14,6 @@ var counterpart = map[string]map[string]string{
 	"execution.target": {
 		"yarn-per-job": "; an application has one job: yarn-application", "yarn-session": "; there are no sessions yet: yarn-application has one job each", "remote": "; thalweg list -m host:port looks at what runs there",
 	},
-	"restart-strategy.type":               {"failure-rate": "; " + noFailureRate, "failurerate": "; " + noFailureRate},
 	"execution.state-recovery.claim-mode": {"legacy": "; Flink 2 has left out legacy: no_claim leaves the savepoint alone, too"},
 }
 
@@ -95,7 +94,6 @@ var renamedFamilies = map[string]string{
 	"jobmanager.memory.off-heap.":    " jobmanager.memory.process.size is the container, and the rest follows",
 	"akka.":                          " there is no Akka",
 	"pekko.":                         " there is no Pekko",
-	"restart-strategy.failure-rate.": " " + noFailureRate,
 }
 
 // flinks is what a key of Flink's is here: the present key, or the reason why there is none. Both are "" for others.

@@ -283,10 +283,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 	case scheduler.TriggerStop:
 		j.triggerStop(e)
 	case scheduler.ScheduleRestart:
-		pause := e.After
-		if e.Jitter > 0 {
-			pause += time.Duration((rand.Float64()*2 - 1) * e.Jitter * float64(pause))
-		}
+		pause := e.Pause(rand.Float64())
 		j.log.Warn().Dur("dur", pause).Int("restarts", j.sched.Restarts()+1).Msg("restart")
 		j.after(pause, func() { j.step(scheduler.RestartDue{Attempt: e.Attempt}) })
 	case scheduler.FailureRecorded:

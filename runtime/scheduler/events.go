@@ -201,11 +201,13 @@ type (
 	TriggerFinal struct{ After time.Duration }
 	// TriggerStop takes the savepoint of a Stop; StopDone answers.
 	TriggerStop struct{ Drain bool }
-	// ScheduleRestart asks for RestartDue after the pause, lengthened or shortened by a random share of at most Jitter.
+	// ScheduleRestart asks for RestartDue after the pause, lengthened or shortened by a random share of at most Jitter, and not beyond Least
+	// and Most (Pause).
 	ScheduleRestart struct {
-		Attempt int
-		After   time.Duration
-		Jitter  float64
+		Attempt     int
+		After       time.Duration
+		Jitter      float64
+		Least, Most time.Duration
 	}
 	// FailureRecorded is for the exception history; Root is the one that made the job leave RUNNING. A broken connection is told of as root
 	// when all tasks have ended and nothing explained it; a second root in a row is the cause of such a first, and takes its place.

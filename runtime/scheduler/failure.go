@@ -252,7 +252,7 @@ func (s *Scheduler) checkEnd() {
 			s.restart()
 			return
 		}
-		s.emit(ScheduleRestart{Attempt: s.attempt, After: s.pause, Jitter: s.jitter})
+		s.emit(s.cfg.Strategy.restart(s.attempt, s.pause, s.jitter))
 	}
 }
 

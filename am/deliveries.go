@@ -101,7 +101,7 @@ func (q *deliveries) ended(e allocator.Ended, p *yarnpb.ContainerProto) {
 			}
 		}
 		ev.WorkerLost(workerID(e.Container.ID), resourcemanager.Exit{
-			Code: int(e.Exit), Text: text, Preempted: e.Cause.Blameless() && e.Cause != allocator.Released,
+			Code: int(e.Exit), Text: text, Preempted: e.Cause.Blameless() && e.Cause != allocator.Released, Memory: e.Cause == allocator.Memory,
 		})
 	})
 }

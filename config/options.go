@@ -103,6 +103,7 @@ var (
 	RestPort              = intOption("rest.port", 8081, "Port of the REST interface with --target local, 0 for any free one; when it is not set, the first free one of 8081 to 8100. On YARN a free one is taken (rest.bind-port).", between(0, 1<<16-1))
 	RestBindPort          = stringOption("rest.bind-port", "0", "Port of the REST interface on YARN; 0 takes a free one.").checked(ports)
 	WebRefreshInterval    = durationOption("web.refresh-interval", 3*time.Second, "How often the dashboard asks anew.", from(100*time.Millisecond))
+	ExceptionHistorySize  = intOption("web.exception-history-size", 16, "Failures of a job that are remembered, each with those that came with it.", between(1, 10_000))
 	CancellationTimeout   = durationOption("task.cancellation.timeout", 10*time.Second, "How long cancelled tasks may take to end before their worker process, which is of this job alone, is killed. Flink's default is 180 s, after which it ends the whole TaskManager.", from(time.Millisecond))
 	SlotRequestTimeout    = durationOption("slot.request.timeout", 5*time.Minute, "How long a job waits for its slots.", from(time.Millisecond))
 	TaskManagerTimeout    = durationOption("resourcemanager.taskmanager-timeout", 30*time.Second, "An idle TaskManager is given back after this time.", from(time.Millisecond))

@@ -328,7 +328,7 @@ func (r *REST) Checkpoints(ctx context.Context, id string) (c Checkpoints, err e
 	return c, r.do(ctx, http.MethodGet, "/jobs/"+id+"/checkpoints", nil, &c)
 }
 
-// RootCause returns the newest failure of a job, "" when there was none.
+// RootCause returns the newest failure of a job, "task: [whose] text", and "" when there was none.
 func (r *REST) RootCause(ctx context.Context, id string) (string, error) {
 	var e struct {
 		History struct {
@@ -336,6 +336,9 @@ func (r *REST) RootCause(ctx context.Context, id string) (string, error) {
 				Name  string `json:"exceptionName"`
 				Stack string `json:"stacktrace"`
 				Task  string `json:"taskName"`
+				Label struct {
+					Type string `json:"type"`
+				} `json:"failureLabels"`
 			} `json:"entries"`
 		} `json:"exceptionHistory"`
 	}
@@ -346,6 +349,9 @@ func (r *REST) RootCause(ctx context.Context, id string) (string, error) {
 	text := first.Stack
 	if text == "" {
 		text = first.Name
+	}
+	if first.Label.Type != "" {
+		text = "[" + first.Label.Type + "] " + text
 	}
 	if first.Task != "" {
 		text = first.Task + ": " + text

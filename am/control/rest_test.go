@@ -68,7 +68,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"GET /jobs/" + jobID + "/savepoints/t2":              `{"status":{"id":"COMPLETED"},"operation":{"failure-cause":{"class":"java.lang.Exception","stack-trace":"the folder cannot be written\n\tat x"}}}`,
 		"POST /jobs/" + jobID + "/checkpoints":               `{"request-id":"t3"}`,
 		"GET /jobs/" + jobID + "/checkpoints/t3":             `{"status":{"id":"COMPLETED"},"operation":{"checkpointId":9}}`,
-		"GET /jobs/" + jobID + "/exceptions?maxExceptions=1": `{"exceptionHistory":{"entries":[{"exceptionName":"x","stacktrace":"boom","taskName":"Map (1/2)"}]}}`,
+		"GET /jobs/" + jobID + "/exceptions?maxExceptions=1": `{"exceptionHistory":{"entries":[{"exceptionName":"x","stacktrace":"boom","taskName":"Map (1/2)","failureLabels":{"type":"user","cause":"error"}}]}}`,
 	}[r.Method+" "+r.URL.RequestURI()]
 	if r.URL.Path == "/jobs/"+jobID+"/savepoints/t1" {
 		if s.polls++; s.polls < 3 {
@@ -125,7 +125,7 @@ func TestOperations(t *testing.T) {
 	if n, err := r.AwaitCheckpoint(ctx, jobID, id); err != nil || n != 9 {
 		t.Errorf("%d, %v", n, err)
 	}
-	if c, err := r.RootCause(ctx, jobID); err != nil || c != "Map (1/2): boom" {
+	if c, err := r.RootCause(ctx, jobID); err != nil || c != "Map (1/2): [user] boom" {
 		t.Errorf("%q, %v", c, err)
 	}
 }

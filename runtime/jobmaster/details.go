@@ -46,12 +46,6 @@ type Details struct {
 	Load []autoscale.Evaluation
 }
 
-// Recorded is an entry of the exception history. Root: it ended the attempt; the entries that are newer, up to the next root, came with it.
-type Recorded struct {
-	scheduler.Failure
-	Root bool
-}
-
 // VertexDetails is one vertex.
 type VertexDetails struct {
 	Vertex *graph.Vertex

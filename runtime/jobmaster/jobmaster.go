@@ -60,8 +60,9 @@ type JobMaster struct {
 	resumed     map[graph.ExecutionID]string // finished in an earlier application attempt: the worker's incarnation
 	checked     bool                         // which of those workers are still there
 
-	history     []Recorded      // newest first
-	stacks      map[string]bool // panics whose stack was logged, by message
+	history     []Recorded        // newest first
+	endpoints   map[string]string // host:port of workers, by TaskManager
+	stacks      map[string]bool   // panics whose stack was logged, by message
 	root        *scheduler.Failure
 	ending      bool // root is of the present attempt
 	metrics     *taskMetrics
@@ -93,7 +94,7 @@ func New(opts Options) (*JobMaster, error) {
 	setDefault(&opts.ReadyTimeout, 2*time.Minute)
 	j := &JobMaster{opts: opts, id: opts.JobID.String(), q: newQueue(), start: time.Now(), timers: map[*time.Timer]struct{}{},
 		graph: opts.Graph, ops: map[string]graph.VertexID{}, vertex: map[graph.VertexID]*graph.Vertex{}, workers: map[string]*workerState{}, served: map[string]bool{},
-		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), resumed: map[graph.ExecutionID]string{}, stacks: map[string]bool{}, coord: coordState{stopTimeout: func() {}}}
+		waiting: map[string]chan<- TriggerResult{}, metrics: newTaskMetrics(), commits: newCommits(), resumed: map[graph.ExecutionID]string{}, stacks: map[string]bool{}, endpoints: map[string]string{}, coord: coordState{stopTimeout: func() {}}}
 	j.log = opts.Logger.With().Str("component", "jobmaster").Str("job_id", j.id).Int64("epoch", opts.Epoch).Logger()
 	return j, nil
 }
@@ -311,42 +312,6 @@ func (j *JobMaster) failInit(f scheduler.Failure) {
 	}
 	j.result = &Result{State: scheduler.JobFailed, Failure: &f, Start: j.start, End: time.Now()}
 }
-
-func (j *JobMaster) recordFailure(e scheduler.FailureRecorded) {
-	f := e.Failure
-	detail, text := f.Detail, "failure"
-	if f.Kind == "panic" { // a job that restarts may fail so again and again: one stack will do
-		if j.stacks[f.Message] {
-			detail, text = "", "the same failure again"
-		} else if len(j.stacks) < maxHistory {
-			j.stacks[f.Message] = true
-		}
-	}
-	line := j.log.Warn().Bool("root", e.Root).Str("kind", f.Kind)
-	for _, s := range [...]struct{ key, value string }{{"task", f.Task}, {"container_id", f.TaskManager}, {"failure", f.Message}, {"detail", detail}} {
-		if s.value != "" { // a failure of the job as a whole has no place
-			line = line.Str(s.key, s.value)
-		}
-	}
-	line.Msg(text)
-	at := 0
-	if e.Root {
-		// The cause of the root that is there already, of the same attempt: it takes its place, and the other one came with it.
-		if old := slices.IndexFunc(j.history, func(r Recorded) bool { return r.Root }); old >= 0 && j.ending && j.history[old].Kind == "connection" {
-			j.history[old].Root = false
-			at = old + 1
-		}
-		j.root, j.ending = &f, true
-	}
-	j.history = slices.Insert(j.history, at, Recorded{f, e.Root})
-	if len(j.history) > maxHistory {
-		j.history = j.history[:maxHistory]
-	}
-}
-
-// maxHistory is how many failures are remembered. Source: Flink web.exception-history-size, whose default is 16; the entries there
-// hold the concurrent ones, which are entries of their own here.
-const maxHistory = 64
 
 func (j *JobMaster) checkpointing() bool {
 	return config.CheckpointInterval.Value(j.opts.Config) > 0 && j.ckpt != nil

@@ -180,18 +180,6 @@ func (j *JobMaster) patientLoad(ctx context.Context, what, dir string, mode save
 	}
 }
 
-// waiting is the kind of the failure that stands for what is waited for.
-const waiting = "waiting"
-
-// waitsFor shows f in the history, in place of what it showed there before.
-func (j *JobMaster) waitsFor(f scheduler.Failure) {
-	j.log.Warn().Str("failure", f.Message).Msg("what the job starts from cannot be read; trying again")
-	if len(j.history) > 0 && j.history[0].Kind == waiting {
-		j.history = j.history[1:]
-	}
-	j.history = slices.Insert(j.history, 0, Recorded{f, true})
-}
-
 // begin starts the scheduler.
 func (j *JobMaster) begin(s started) {
 	j.ckpt = s.ckpt

@@ -165,6 +165,7 @@ func (j *JobMaster) workerHello(tm string, h *pb.WorkerHello) {
 		return
 	}
 	w.hello = h
+	j.endpoints[tm] = h.GetDataAddress()
 	j.checkPrepared()
 }
 
@@ -263,20 +264,7 @@ func (j *JobMaster) taskManagerLost(tm, reason string) {
 	j.slots = slices.DeleteFunc(slices.Clone(j.slots), func(s resourcemanager.Slot) bool { return s.TaskManager == tm })
 	j.step(scheduler.WorkerDown{TaskManager: tm, Failure: scheduler.Failure{Kind: "taskmanager", Death: true, TaskManager: tm,
 		Message: fmt.Sprintf("TaskManager %s is gone: %s", where, reason)}})
-}
-
-// taskManagerExit completes the history: the container's end is known later than the broken link.
-func (j *JobMaster) taskManagerExit(tm string, exit resourcemanager.Exit) {
-	if exit.Preempted {
-		j.step(scheduler.Forgive{TaskManager: tm})
-	}
-	for i := range j.history {
-		f := &j.history[i]
-		if f.TaskManager == tm && f.Kind == "taskmanager" && !strings.Contains(f.Detail, "container ended") {
-			f.Detail = strings.TrimSpace(f.Detail + fmt.Sprintf("\nThe container ended with exit code %d: %s", exit.Code, exit.Text))
-			return
-		}
-	}
+	delete(j.endpoints, tm)
 }
 
 // taskMoved tells the coordinator process about subtasks of its operators.

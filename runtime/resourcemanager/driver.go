@@ -52,6 +52,8 @@ type Exit struct {
 	Text string // diagnostics with the last lines of standard error, as far as known
 	// Preempted says that the deployment took the worker away (preemption, decommissioned node): not a failure of the job.
 	Preempted bool
+	// Memory says that it was ended for using more than the container has.
+	Memory bool
 }
 
 // Driver starts and ends workers for the Manager. Its methods are called from one goroutine at a time, must not block on the network

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ func (s *server) jobRoutes() {
 	s.job("GET /jobs/{jobid}/plan", func(_ *http.Request, d *jobmaster.Details) (any, error) { return object{"plan": plan(d)}, nil })
 	s.job("GET /jobs/{jobid}/config", jobConfig)
 	s.job("GET /jobs/{jobid}/jobmanager/config", func(_ *http.Request, d *jobmaster.Details) (any, error) { return pairs(d.Config), nil })
-	s.job("GET /jobs/{jobid}/exceptions", s.exceptions)
+	s.job("GET /jobs/{jobid}/exceptions", exceptions)
 	s.job("GET /jobs/{jobid}/execution-result", executionResult)
 	s.job("GET /jobs/{jobid}/metrics", jobMetrics)
 	s.job("GET /jobs/{jobid}/accumulators", func(*http.Request, *jobmaster.Details) (any, error) {
@@ -260,62 +259,6 @@ func jobConfig(_ *http.Request, d *jobmaster.Details) (any, error) {
 	strategy := scheduler.StrategyOf(d.Config, d.Graph.Mode)
 	return object{"jid": d.JobID.String(), "name": d.Name, "execution-config": object{"restart-strategy": strategy.String(),
 		"job-parallelism": config.Parallelism.Value(d.Config), "object-reuse-mode": true, "user-config": d.Config.Redacted()}}, nil
-}
-
-func (s *server) exceptions(r *http.Request, d *jobmaster.Details) (any, error) {
-	limit, err := intParam(r, "maxExceptions", 20, 1, 1000)
-	if err != nil {
-		return nil, err
-	}
-	entry := func(f *jobmaster.Recorded) object {
-		stack := f.Message
-		if f.Detail != "" {
-			stack += "\n" + f.Detail
-		}
-		kind := f.Kind
-		if kind == "" {
-			kind = "error"
-		}
-		o := object{"exceptionName": kind, "stacktrace": d.Config.Redact(stack), "timestamp": f.At.UnixMilli(), "failureLabels": object{}, "message": d.Config.Redact(f.Message)}
-		if f.Task != "" {
-			o["taskName"] = f.Task
-		}
-		if f.Operator != "" {
-			o["operator"] = f.Operator
-		}
-		if f.TaskManager != "" {
-			o["taskManagerId"], o["endpoint"] = f.TaskManager, s.endpoint(f.TaskManager)
-		}
-		return o
-	}
-	entries := []object{}
-	concurrent := []object{}
-	truncated := false
-	for i := range d.History {
-		f := &d.History[i]
-		if !f.Root {
-			concurrent = append(concurrent, entry(f))
-			continue
-		}
-		if len(entries) == limit {
-			truncated = true
-			break
-		}
-		o := entry(f)
-		slices.Reverse(concurrent)
-		o["concurrentExceptions"] = concurrent
-		entries, concurrent = append(entries, o), []object{}
-	}
-	return object{"exceptionHistory": object{"entries": entries, "truncated": truncated}}, nil
-}
-
-func (s *server) endpoint(tm string) string {
-	for _, t := range s.opts.TaskManagers.TaskManagers() {
-		if t.ID == tm {
-			return t.Host
-		}
-	}
-	return ""
 }
 
 func executionResult(_ *http.Request, d *jobmaster.Details) (any, error) {

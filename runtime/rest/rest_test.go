@@ -210,6 +210,7 @@ func TestErrors(t *testing.T) {
 		{"GET", job + "/checkpoints/" + none, "", 404},
 		{"GET", job + "/savepoints/" + none, "", 404},
 		{"GET", job + "/exceptions?maxExceptions=0", "", 400},
+		{"GET", job + "/exceptions?failureLabelFilter=type", "", 400},
 		{"POST", job + "/savepoints", `{"formatType":"FANCY"}`, 400},
 		{"POST", job + "/savepoints", `{"triggerId":"7"}`, 400},
 		{"POST", job + "/savepoints", `{`, 400},
@@ -375,9 +376,14 @@ func TestExceptions(t *testing.T) {
 		got = r.get("/jobs/"+r.job+"/exceptions", 200)
 		return strings.Contains(got, "stack of it")
 	})
-	for _, want := range []string{`"exceptionName":"panic"`, `"taskManagerId":"taskmanager-1"`, `"endpoint":"127.0.0.1"`, `"operator":"sum"`, `"concurrentExceptions":[`, `"taskName":"S`} {
+	for _, want := range []string{`"exceptionName":"panic"`, `"taskManagerId":"taskmanager-1"`, `"endpoint":"data-of-taskmanager-1"`, `"failureLabels":{"cause":"panic","type":"user"}`, `"operator":"sum"`, `"concurrentExceptions":[`, `"taskName":"S`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	for filter, n := range map[string]int{"type:user": 1, "type:user,cause:panic": 1, "type:system": 0, "type:user,cause:error": 0} {
+		if got := r.get("/jobs/"+r.job+"/exceptions?failureLabelFilter="+filter, 200); strings.Count(got, `"exceptionName":"panic"`) != n {
+			t.Errorf("%s: %s", filter, got)
 		}
 	}
 	if strings.Contains(got, "hunter22") {

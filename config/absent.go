@@ -14,7 +14,6 @@ const (
 	noSplitting = "rest.bind-port, on YARN, and rest.port, for a job that runs here, are the only ones that count"
 	noHistory   = "there is no history server; YARN keeps how an application ended (thalweg list -a) and its logs"
 	noLimits    = "containers are asked for as the job's parallelism needs them"
-	noUnchained = "a failure restarts the job from its last checkpoint, with its workers left up; in BATCH the stages that are needed run again"
 )
 
 // absent are keys of present Flink versions that are not here, with the reason, or with what to do instead.
@@ -58,7 +57,6 @@ var absent = map[string]string{
 	"taskmanager.data.bind-port":                                noRPCPorts,
 	"taskmanager.resource-id":                                   "a TaskManager has the id of its container",
 	"taskmanager.exit-on-fatal-akka-error":                      "there is no Akka",
-	"jobmanager.execution.failover-strategy":                    noUnchained,
 	"scheduler-mode":                                            "there is no reactive mode: set jobmanager.scheduler to adaptive, and the parallelism to the most that is of use",
 	"jobmanager.failure-enrichers":                              "failures have the labels type and cause (jobs/ID/exceptions); code of yours does not run in the application master",
 	"jobmanager.archive.fs.dir":                                 noHistory,
@@ -151,4 +149,3 @@ var absentFamilies = map[string]string{
 	"pipeline.default-kryo-serializers":      "records are encoded by codecs compiled from their Go types, or registered with serde.Register",
 	"pipeline.registered-":                   "records are encoded by codecs compiled from their Go types, or registered with serde.Register",
 }
-

@@ -17,6 +17,7 @@ var (
 	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.", minusOneMs(zeroOr(time.Millisecond)))
 
 	RestartStrategy       = enumOption("restart-strategy.type", "exponential-delay", "What happens when a job fails.", "exponential-delay", "fixed-delay", "failure-rate", "none", "exponentialdelay", "fixeddelay", "failurerate", "off", "disable")
+	FailoverStrategy      = enumOption("jobmanager.execution.failover-strategy", "region", "What restarts when a task fails, in STREAMING: the tasks that are connected with it, from the latest checkpoint, while the others run on; or all tasks, as after the failure of a checkpoint, of the coordinator process or of a savepoint that ends the job. In BATCH it is always what the failed stage needs.", "region", "full")
 	FixedDelayAttempts    = intOption("restart-strategy.fixed-delay.attempts", 1, "Restarts before the job fails for good.", between(0, maxInt))
 	FixedDelay            = durationOption("restart-strategy.fixed-delay.delay", time.Second, "Pause before a restart.", from(0))
 	FailureRateMax        = intOption("restart-strategy.failure-rate.max-failures-per-interval", 1, "Restarts within the interval before the job fails for good.", between(1, maxInt))

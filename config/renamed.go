@@ -82,18 +82,18 @@ var renamed = map[string]string{
 
 // renamedFamilies are the same for all keys that begin so.
 var renamedFamilies = map[string]string{
-	"state.backend.rocksdb.":         " the pebble backend sizes itself by taskmanager.memory.managed.fraction",
-	"high-availability.zookeeper.":   " nothing here uses ZooKeeper",
-	"env.java.":                      " there is no JVM",
-	"classloader.":                   " there are no classes to load",
-	"taskmanager.memory.jvm-":        " there is no JVM: taskmanager.memory.process.size is the container",
-	"jobmanager.memory.jvm-":         " there is no JVM: jobmanager.memory.process.size is the container",
-	"taskmanager.memory.framework.":  " taskmanager.memory.process.size is the container, and the rest follows",
-	"taskmanager.memory.task.":       " taskmanager.memory.process.size is the container, and the rest follows",
-	"yarn.provided.":                 " a job is one static program, which is sent once",
-	"jobmanager.memory.off-heap.":    " jobmanager.memory.process.size is the container, and the rest follows",
-	"akka.":                          " there is no Akka",
-	"pekko.":                         " there is no Pekko",
+	"state.backend.rocksdb.":        " the pebble backend sizes itself by taskmanager.memory.managed.fraction",
+	"high-availability.zookeeper.":  " nothing here uses ZooKeeper",
+	"env.java.":                     " there is no JVM",
+	"classloader.":                  " there are no classes to load",
+	"taskmanager.memory.jvm-":       " there is no JVM: taskmanager.memory.process.size is the container",
+	"jobmanager.memory.jvm-":        " there is no JVM: jobmanager.memory.process.size is the container",
+	"taskmanager.memory.framework.": " taskmanager.memory.process.size is the container, and the rest follows",
+	"taskmanager.memory.task.":      " taskmanager.memory.process.size is the container, and the rest follows",
+	"yarn.provided.":                " a job is one static program, which is sent once",
+	"jobmanager.memory.off-heap.":   " jobmanager.memory.process.size is the container, and the rest follows",
+	"akka.":                         " there is no Akka",
+	"pekko.":                        " there is no Pekko",
 }
 
 // flinks is what a key of Flink's is here: the present key, or the reason why there is none. Both are "" for others.

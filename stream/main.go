@@ -32,7 +32,7 @@ const (
 const planFD = 3
 
 // sdkMarker lets the client read the protocol out of a binary before anything is sent; it stays in step with version.Protocol by a test.
-var sdkMarker = "thalweg.sdk.protocol=2;"
+var sdkMarker = "thalweg.sdk.protocol=3;"
 
 // Main runs the program that build describes, and exits the process. What it does depends on the role that the process was started in
 // (environment variable THALWEG_ROLE): none runs the job here, on an embedded cluster; plan builds twice, compares, and writes the job

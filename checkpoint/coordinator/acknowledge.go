@@ -114,19 +114,19 @@ func (c *Coordinator) decline(ev Decline) {
 	c.abort(p, fmt.Errorf("declined by task %s, subtask %d: %s", name, ev.Execution.Subtask, ev.Reason), !ev.TaskFailed)
 }
 
-func (c *Coordinator) restarting(reason string) {
+func (c *Coordinator) restarting(ev JobRestarting) {
 	if c.ended {
 		return
 	}
-	err := fmt.Errorf("%w: %s", ErrRestarting, reason)
-	if reason == "" {
+	err := fmt.Errorf("%w: %s", ErrRestarting, ev.Reason)
+	if ev.Reason == "" {
 		err = ErrRestarting
 	}
 	c.running, c.tasks, c.nextPeriodic = false, nil, time.Time{}
 	c.endOfData, c.finalTried, c.finished, c.stopping = false, false, false, false
 	for _, p := range slices.Clone(c.pending) {
 		if p.phase == pointing {
-			p.tasksGone = true
+			p.tasksGone = p.tasksGone || !ev.Part
 		} else {
 			c.abort(p, err, false)
 		}

@@ -180,7 +180,7 @@ func (c *Coordinator) Step(at time.Time, ev Event) []Effect {
 	case Decline:
 		c.decline(ev)
 	case JobRestarting:
-		c.restarting(ev.Reason)
+		c.restarting(ev)
 	case Rescaled:
 		c.rescaled(ev.Graph)
 	case RestoredFrom:

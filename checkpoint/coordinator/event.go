@@ -73,8 +73,11 @@ type (
 	}
 
 	// JobRestarting tells that tasks fail or are being cancelled: whatever is pending is aborted. Wait for Settled before reading
-	// Latest for the restore.
-	JobRestarting struct{ Reason string }
+	// Latest for the restore. Part: other tasks run on, and are notified if what is pending can no longer be aborted.
+	JobRestarting struct {
+		Reason string
+		Part   bool
+	}
 
 	// RestoredFrom tells that a restart restores this checkpoint (statistics only).
 	RestoredFrom struct{ ID int64 }

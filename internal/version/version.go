@@ -6,4 +6,4 @@ var Version = "0.1.0-dev"
 
 // Protocol is raised when the messages between a job's binary, the TaskManager and the JobMaster change incompatibly. A job binary and
 // a cluster with different numbers refuse each other, naming both versions.
-const Protocol = 2
+const Protocol = 3

@@ -62,7 +62,7 @@ func (j *JobMaster) startCoordinators() {
 	j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Start{Start: start}})
 }
 
-// coordinated lists the operators whose halves are to be started anew when that is only for a part of the job.
+// coordinated lists the sources whose enumerators are to be started anew when that is only for a part of the job.
 func (j *JobMaster) coordinated(p *preparation) (ids []string) {
 	if !p.part {
 		return nil

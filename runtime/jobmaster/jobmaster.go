@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -261,11 +260,11 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 	case scheduler.StopCheckpoints:
 		j.prep = nil
 		if j.ckpt != nil {
-			j.ckpt.step(coordinator.JobRestarting{Reason: e.Reason})
+			j.ckpt.step(coordinator.JobRestarting{Reason: e.Reason, Part: e.Part})
 		}
 	case scheduler.CancelTasks:
 		j.sendToTasks(e.IDs, cancelMessage)
-		j.inAttempt(j.opts.CancelTimeout, func() { j.step(scheduler.CancelStuck{Attempt: e.Attempt}) })
+		j.inAttempt(j.opts.CancelTimeout, func() { j.step(scheduler.CancelStuck{Attempt: e.Attempt, IDs: e.IDs}) })
 	case scheduler.FinishTasks:
 		j.sendToTasks(e.IDs, finishMessage)
 	case scheduler.KillWorkers:

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
@@ -28,7 +27,7 @@ const (
 // preparation is what stands between Prepare and Prepared.
 type preparation struct {
 	attempt  int
-	part     bool // in BATCH: only these vertices have new attempts
+	part     bool // only these vertices have new attempts
 	vertices []graph.VertexID
 	slots    int  // that are needed
 	restored bool // the state to restore is chosen and assigned
@@ -205,7 +204,7 @@ func (j *JobMaster) begin(s started) {
 	}
 	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config, j.graph.Mode),
 		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing(), Resume: done,
-		Requirements: j.requirements(s.required), Rescaling: j.rescalingOf(s.from != nil)})
+		Requirements: j.requirements(s.required), Rescaling: j.rescalingOf(s.from != nil), Full: config.FailoverStrategy.Value(j.opts.Config) == "full"})
 	if err != nil {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
 		return
@@ -229,6 +228,9 @@ func (j *JobMaster) begin(s started) {
 func (j *JobMaster) prepare(e scheduler.Prepare) {
 	p := &preparation{attempt: e.Attempt, part: e.Part, vertices: e.Vertices, slots: e.Slots, stopTimeout: func() {}}
 	j.prep = p
+	if e.Part && !j.batch() {
+		j.log.Info().Int("attempt", e.Attempt).Strs("vertices", j.names(e.Vertices)).Msg("a part of the job restarts, the rest runs on")
+	}
 	if e.Patience >= 0 {
 		p.stopTimeout = j.inAttempt(e.Patience, func() {
 			if j.prep == p && !p.told && len(j.slots) < p.slots {
@@ -239,6 +241,13 @@ func (j *JobMaster) prepare(e scheduler.Prepare) {
 	}
 	j.chooseRestore()
 	j.checkPrepared()
+}
+
+func (j *JobMaster) names(ids []graph.VertexID) (names []string) {
+	for _, id := range ids {
+		names = append(names, j.vertex[id].Name)
+	}
+	return names
 }
 
 // chooseRestore waits for the outcome of a checkpoint whose pointer is being stored, then assigns the latest state.

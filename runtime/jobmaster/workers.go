@@ -186,6 +186,7 @@ func (j *JobMaster) taskState(tm string, m *pb.TaskStateChanged) {
 	if st == scheduler.TaskFailed || st == scheduler.TaskCanceling {
 		f := failureOf(m.GetFailure())
 		if f.Kind == rpc.KindDamaged {
+			f.Whole = true
 			j.fallBack(id, &f)
 		}
 		ev.Failure = &f

@@ -12,7 +12,8 @@
 // Invariants:
 //
 //  1. States change along the tables of states.go only; a message that would need another change is dropped as late.
-//  2. A restart replaces all tasks by new attempts, after every old one has ended or its worker is gone.
+//  2. A restart replaces the tasks of whole stages by new attempts, after every old one has ended or its worker is gone. Stages that were not
+//     hit run on: in STREAMING these are the pipelines that are not connected with the failed task.
 //  3. Slots needed: for each slot sharing group the greatest parallelism in it; one slot holds at most one subtask of each vertex.
 //  4. Ended is the last effect, sent once.
 //  5. In BATCH a stage whose commits are prepared is never run again, by this or a later JobMaster, and commits after its progress is kept.

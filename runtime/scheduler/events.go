@@ -23,6 +23,8 @@ type Failure struct {
 	Death bool
 	// Free: not the job's fault (preemption, decommissioned node): restarts do not count it.
 	Free bool
+	// Whole: all tasks restart, also those that have nothing to do with it: they will begin with another checkpoint.
+	Whole bool
 	// Lost is the task whose finished partition could not be read though its worker lives; zero for none. In BATCH its stage runs again.
 	Lost graph.ExecutionID
 	// Set by the scheduler.
@@ -69,8 +71,11 @@ type (
 	Fail struct{ Failure Failure }
 	// RestartDue answers ScheduleRestart.
 	RestartDue struct{ Attempt int }
-	// CancelStuck tells that the tasks told to cancel did not end in time.
-	CancelStuck struct{ Attempt int }
+	// CancelStuck tells that tasks told to cancel did not end in time; nil is all of them.
+	CancelStuck struct {
+		Attempt int
+		IDs     []graph.ExecutionID
+	}
 	// CancelJob is the user's wish.
 	CancelJob struct{}
 	// Stop asks for a stop-with-savepoint.
@@ -156,15 +161,15 @@ type (
 	Prepare struct {
 		Attempt int
 		Restart bool
-		// Part says that only these vertices have new attempts; the others go on, or are finished.
+		// Part says that only these vertices have new attempts; the others go on, or, in BATCH, are finished.
 		Part     bool
 		Vertices []graph.VertexID
 		// Slots is how many are needed, Patience how long to wait for them before the job fails; negative for ever.
 		Slots    int
 		Patience time.Duration
 	}
-	// Deploy sends tasks to their workers: consumers before producers, so that data finds its receiver. In BATCH one follows each time
-	// that stages can run.
+	// Deploy sends tasks to their workers: consumers before producers, so that data finds its receiver. It has those that are not deployed. In
+	// BATCH one follows each time that stages can run.
 	Deploy struct {
 		Attempt int
 		Tasks   []Placement
@@ -186,8 +191,12 @@ type (
 	ReleasePartitions struct{ IDs []graph.ExecutionID }
 	// AllRunning tells that every task runs: checkpoints may begin.
 	AllRunning struct{ Attempt int }
-	// StopCheckpoints tells that the tasks of this attempt are to end: pending checkpoints are void.
-	StopCheckpoints struct{ Reason string }
+	// StopCheckpoints tells that tasks are to end: pending checkpoints are void. Part: others run on, and are still to hear of a checkpoint
+	// that is complete already.
+	StopCheckpoints struct {
+		Reason string
+		Part   bool
+	}
 	// CancelTasks cancels tasks; CancelStuck follows if they do not end.
 	CancelTasks struct {
 		Attempt int

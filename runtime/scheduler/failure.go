@@ -3,6 +3,8 @@ package scheduler
 import (
 	"slices"
 	"time"
+
+	"github.com/thalweg/thalweg/runtime/graph"
 )
 
 func (s *Scheduler) workerDown(e WorkerDown) {
@@ -28,10 +30,7 @@ func (s *Scheduler) workerDown(e WorkerDown) {
 		x.Failure = &f
 		s.setTask(x, TaskFailed)
 	}
-	hit, missing := []*stage(nil), false
-	if s.batch {
-		hit, missing = s.lose(e.TaskManager, lost)
-	}
+	hit, missing := s.lose(e.TaskManager, lost)
 	placed := s.batch && slices.ContainsFunc(s.placed, func(p Slot) bool { return p.TaskManager == e.TaskManager })
 	hurt := first != nil || missing || len(hit) > 0
 	switch {
@@ -39,7 +38,7 @@ func (s *Scheduler) workerDown(e WorkerDown) {
 		s.fail(f, nil, hit...)
 	case s.phase == phasePreparing && (hurt || e.Process):
 		s.fail(f, nil, hit...) // it died before its first task: a restart that is paced by the strategy
-	case hurt && (s.phase == phaseEnding || s.batch) && s.state != JobCancelling:
+	case hurt && s.state != JobCancelling:
 		s.fail(f, nil, hit...) // for the history; often the cause of what was heard first
 	}
 	s.checkEnd()
@@ -65,19 +64,19 @@ func (s *Scheduler) fail(f Failure, x *Execution, hit ...*stage) {
 		s.emit(Ended{JobFailed, &f})
 		return
 	}
+	hit = s.scope(&f, hit)
 	root := s.phase == phaseActive || s.phase == phasePreparing
 	if !root && f.explains(s.root) {
 		s.explained(&f)
+		s.spread(&f, hit)
 		return
 	}
 	s.record(f, root)
 	if !root {
 		if f.Fatal {
 			s.giveUp(&f)
-		} else if s.batch && s.state == JobRestarting && (len(hit) > 0 || hit == nil) { // of a stage that had gone on
-			s.hit(hit)
-			s.end("the job restarts: " + f.Message)
-			s.checkEnd()
+		} else {
+			s.spread(&f, hit)
 		}
 		return
 	}
@@ -155,7 +154,7 @@ func (s *Scheduler) giveUp(f *Failure) {
 	}
 	s.root = f
 	s.setJob(JobFailing)
-	if s.batch {
+	if s.spares() {
 		s.endAll("the job fails: " + f.Message)
 	}
 	if s.phase == phaseIdle {
@@ -181,7 +180,7 @@ func (s *Scheduler) cancel() {
 		return
 	}
 	s.setJob(JobCancelling)
-	if s.phase != phaseEnding || s.batch {
+	if s.phase != phaseEnding || s.spares() {
 		s.endAll("the job is cancelled")
 	}
 	s.checkEnd()
@@ -198,7 +197,7 @@ func (s *Scheduler) endAll(reason string) {
 // end begins the end of the tasks of stages that are ending.
 func (s *Scheduler) end(reason string) {
 	s.phase = phaseEnding
-	s.emit(StopCheckpoints{reason})
+	s.emit(StopCheckpoints{Reason: reason, Part: !s.batch && s.goesOn()})
 	c := CancelTasks{Attempt: s.attempt}
 	s.each(func(x *Execution) {
 		if !s.byID[x.ID.Vertex].stage.ending {
@@ -217,10 +216,10 @@ func (s *Scheduler) end(reason string) {
 	}
 }
 
-func (s *Scheduler) kill() {
+func (s *Scheduler) kill(ids []graph.ExecutionID) {
 	var k KillWorkers
 	s.each(func(x *Execution) {
-		if x.State == TaskCanceling && !slices.Contains(k.TaskManagers, x.Slot.TaskManager) {
+		if x.State == TaskCanceling && (ids == nil || slices.Contains(ids, x.ID)) && !slices.Contains(k.TaskManagers, x.Slot.TaskManager) {
 			k.TaskManagers = append(k.TaskManagers, x.Slot.TaskManager)
 		}
 	})

@@ -9,10 +9,13 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 )
 
-func randomJob(pa, pb int, checkpoints bool) *Scheduler {
+func randomJob(pa, pb int, connected, checkpoints bool) *Scheduler {
 	g := &graph.JobGraph{Vertices: []graph.Vertex{
 		{ID: graph.VertexID{ID: graph.ID{15: 1}}, Name: "a", Parallelism: pa},
 		{ID: graph.VertexID{ID: graph.ID{15: 2}}, Name: "b", Parallelism: pb}}}
+	if connected {
+		g.Vertices[1].Inputs = []graph.Input{{From: g.Vertices[0].ID}}
+	}
 	s, err := New(Config{Graph: g, Checkpoints: checkpoints, Strategy: StrategyOf(config.Configuration{"restart-strategy.type": "exponential-delay"}, graph.Streaming)})
 	if err != nil {
 		panic(err)
@@ -56,7 +59,7 @@ func (m *model) draw() Event {
 	case 8:
 		return RestartDue{m.s.Attempt()}
 	case 9:
-		return CancelStuck{m.s.Attempt()}
+		return CancelStuck{Attempt: m.s.Attempt()}
 	case 10:
 		return FinalDone{rapid.Bool().Draw(t, "ok")}
 	case 11:

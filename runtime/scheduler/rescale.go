@@ -41,6 +41,7 @@ type scaling struct {
 	changed time.Time // of ready or req
 	enough  time.Time // while preparing: since when there are slots for the lower bounds; zero when there are not
 	since   time.Time // of the preparation
+	widened time.Time // since when a preparation waited that was of a part of the job and becomes one of all
 	last    time.Time // all tasks of an attempt began to run
 	to      graph.Parallelism
 	trigger trigger
@@ -122,7 +123,7 @@ func (s *Scheduler) keep(n int) []Slot {
 		all[r.TaskManager]++
 	}
 	slots := slices.Clone(s.scale.ready)
-	running := s.phase == phaseActive
+	running := s.phase == phaseActive || s.goesOn()
 	slices.SortStableFunc(slots, func(a, b Slot) int {
 		first := 0
 		if running && used[a] != used[b] {
@@ -145,19 +146,19 @@ func (s *Scheduler) consider(tick bool) {
 	}
 	switch {
 	case s.phase == phasePreparing:
-		s.considerSlots()
+		s.considerSlots(tick)
 	case s.Ready() && s.state == JobRunning && s.stopping == stopNone && s.final == finalNone:
 		s.considerRescale(tick)
 	}
 }
 
 // considerSlots prepares with fewer slots when those that are missing do not come, or with what was asked for meanwhile.
-func (s *Scheduler) considerSlots() {
+func (s *Scheduler) considerSlots(tick bool) {
 	c := &s.scale
 	present := s.cfg.Graph.Parallelism()
 	p, ok := c.req.fit(s.cfg.Graph, len(c.ready))
 	if ok && !c.req.holds(present) {
-		s.prepareWith(p)
+		s.prepareWith(p, tick)
 		return
 	}
 	if len(c.ready) >= s.slots {
@@ -182,7 +183,7 @@ func (s *Scheduler) considerSlots() {
 		s.dueAt(at)
 		return
 	}
-	s.prepareWith(p)
+	s.prepareWith(p, tick)
 }
 
 // inForce are the requirements that the present parallelism is after.
@@ -193,13 +194,19 @@ func (s *Scheduler) inForce() Requirements {
 	return s.scale.req
 }
 
-// prepareWith begins the preparation anew, with another parallelism.
-func (s *Scheduler) prepareWith(p graph.Parallelism) {
+// prepareWith begins the preparation anew, with another parallelism. When that was of a part of the job, the others end first.
+func (s *Scheduler) prepareWith(p graph.Parallelism, tick bool) {
+	if s.goesOn() {
+		s.widen(tick)
+		return
+	}
 	s.each(func(x *Execution) { s.setTask(x, TaskCanceled) })
 	since := s.scale.since
 	s.attempt++
 	s.resize(p)
-	s.newAttempt(s.stages[0])
+	for _, st := range s.stages {
+		s.newAttempt(st)
+	}
 	s.prepare(true, nil)
 	s.scale.since = since
 }

@@ -84,7 +84,9 @@ func (e *elasticJob) step(ev Event) {
 			e.prep = nil
 			e.deploys++
 		case CancelTasks:
-			e.cancels = f.IDs
+			e.cancels = append(e.cancels, f.IDs...)
+		case StopCheckpoints:
+			e.prep = nil
 		case ScheduleRestart:
 			e.restart = &f
 		case TriggerRescale:

@@ -22,6 +22,8 @@ type Config struct {
 	// Requirements are the bounds of the parallelism; nil for the graph's own, no more and no less. In BATCH they are of no use.
 	Requirements Requirements
 	Rescaling    Rescaling
+	// Full restarts all tasks in STREAMING when one fails, not only those that are connected with it.
+	Full bool
 }
 
 // Execution is the current attempt of one subtask.
@@ -221,7 +223,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 	case CancelStuck:
 		s.tell()
 		if s.phase == phaseEnding && e.Attempt == s.attempt {
-			s.kill()
+			s.kill(e.IDs)
 		}
 	case CancelJob:
 		s.cancel()
@@ -256,7 +258,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 		s.tell()
 		f := e.Failure
 		f.At = at
-		s.emit(StopCheckpoints{f.Message})
+		s.emit(StopCheckpoints{Reason: f.Message})
 		s.setJob(JobSuspended)
 		s.emit(Ended{JobSuspended, &f})
 	}
@@ -309,7 +311,8 @@ func (s *Scheduler) prepare(restart bool, vertices []graph.VertexID) {
 			st.each(func(x *Execution) { s.setTask(x, TaskScheduled) })
 		}
 	}
-	s.emit(Prepare{Attempt: s.attempt, Restart: restart, Part: (restart || s.resumed) && s.batch, Vertices: vertices, Slots: s.slots, Patience: s.patience()})
+	part := (restart || s.resumed) && s.batch || s.goesOn()
+	s.emit(Prepare{Attempt: s.attempt, Restart: restart, Part: part, Vertices: vertices, Slots: s.slots, Patience: s.patience()})
 }
 
 func (s *Scheduler) restart() {
@@ -318,7 +321,9 @@ func (s *Scheduler) restart() {
 		s.restarts++
 	}
 	s.root = nil
-	if !s.batch {
+	since := s.scale.widened
+	s.scale.widened = time.Time{}
+	if !s.batch && !s.goesOn() {
 		s.resize(s.next())
 	}
 	vertices := s.rerun()
@@ -329,6 +334,9 @@ func (s *Scheduler) restart() {
 		return
 	}
 	s.prepare(true, vertices)
+	if !since.IsZero() {
+		s.scale.since, s.scale.enough = since, since
+	}
 }
 
 // deploy places the tasks: a place keeps its slot of the attempt before if it is still offered, so that tasks find their local state.

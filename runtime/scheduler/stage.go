@@ -6,7 +6,8 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 )
 
-// stage is what is deployed, ended and restarted together. In STREAMING there is one, of all vertices; in BATCH those of graph.Stages.
+// stage is what is deployed, ended and restarted together: a group of graph.Stages. In STREAMING, where no exchange is blocking, these are the
+// pipelines that are not connected with each other, Flink's pipelined regions.
 type stage struct {
 	vertices        []*Vertex
 	inputs, outputs []*stage // across blocking exchanges
@@ -33,13 +34,7 @@ const (
 // plan makes the stages.
 func (s *Scheduler) plan() {
 	g := s.cfg.Graph
-	if s.batch = g.Mode == graph.Batch; !s.batch {
-		s.stages = []*stage{{vertices: s.vertices}}
-		for _, v := range s.vertices {
-			v.stage = s.stages[0]
-		}
-		return
-	}
+	s.batch = g.Mode == graph.Batch
 	for _, group := range g.Stages() {
 		st := &stage{}
 		for _, i := range group {
@@ -137,12 +132,14 @@ func (s *Scheduler) oldest() int {
 	if s.batch {
 		return s.cfg.FirstAttempt
 	}
-	return s.attempt
+	least := s.attempt
+	s.each(func(x *Execution) { least = min(least, x.ID.Attempt) })
+	return least
 }
 
-// hit marks stages whose tasks are to end. In STREAMING, and for failures of the job as a whole, it is all of them that run.
+// hit marks stages whose tasks are to end; nil is all that run, for failures of the job as a whole.
 func (s *Scheduler) hit(stages []*stage) {
-	if !s.batch {
+	if !s.batch && stages == nil {
 		stages = s.stages
 	} else if stages == nil {
 		for _, st := range s.stages {
@@ -167,6 +164,9 @@ func (s *Scheduler) lose(tm string, failed []*Execution) (hit []*stage, missing 
 	}
 	for _, x := range failed {
 		add(s.byID[x.ID.Vertex].stage)
+	}
+	if !s.batch {
+		return hit, false
 	}
 	for _, st := range s.stages {
 		there := !st.all(func(x *Execution) bool { return x.State != TaskFinished || x.Slot.TaskManager != tm })
@@ -209,9 +209,7 @@ func (s *Scheduler) loseOne(producer graph.ExecutionID) (hit []*stage) {
 // rerun makes new attempts of the stages that ended, and of finished ones whose partitions are missing for them.
 func (s *Scheduler) rerun() (vertices []graph.VertexID) {
 	if !s.batch {
-		s.stages[0].ending, s.stages[0].state = false, stageWaiting
-		s.newAttempt(s.stages[0])
-		return nil
+		return s.rerunRegions()
 	}
 	seen := map[*stage]bool{}
 	var need func(st *stage)
@@ -220,7 +218,8 @@ func (s *Scheduler) rerun() (vertices []graph.VertexID) {
 			return
 		}
 		seen[st] = true
-		if !st.all(func(x *Execution) bool { return x.State == TaskCreated }) {
+		// One that was not deployed keeps its number; one that only commits may hold a source, whose enumerator is made for this attempt.
+		if st.state == stageCommitting || !st.all(func(x *Execution) bool { return x.State == TaskCreated }) {
 			if st.state == stageFinished {
 				s.emit(ReleasePartitions{st.ids()}) // what is left of them
 			}

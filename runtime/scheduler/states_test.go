@@ -43,7 +43,7 @@ func TestTransitionTables(t *testing.T) {
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pa, pb := rapid.IntRange(1, 3).Draw(t, "a"), rapid.IntRange(1, 3).Draw(t, "b")
-		s := randomJob(pa, pb, rapid.Bool().Draw(t, "checkpoints"))
+		s := randomJob(pa, pb, rapid.Bool().Draw(t, "connected"), rapid.Bool().Draw(t, "checkpoints"))
 		m := &model{t: t, s: s, job: JobInitializing, tasks: map[string]TaskState{}, tms: []string{"tm1", "tm2", "tm3"}}
 		m.step(Start{})
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

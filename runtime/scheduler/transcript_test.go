@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Transcripts: lines that begin with ">" are events, the lines below them the effects. "#" is a comment. The first lines set the job up:
 //
-//	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [adaptive] [batch <from>><to> ...] [key=value ...]
+//	job <vertex>:<parallelism>[:<group>] ... [checkpoints] [adaptive] [batch <from>><to> ...] [apart <from>><to> ...] [key=value ...]
 //	> at 5s task a 0 RUNNING
 func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
@@ -70,13 +70,14 @@ func (p *player) job(args []string) {
 	g := &graph.JobGraph{Name: "job"}
 	conf := config.Configuration{}
 	cfg := Config{Graph: g}
+	exchange, apart := graph.Pipelined, false // each vertex is fed by the one before, unless they are apart
 	for _, a := range args {
 		if k, v, ok := strings.Cut(a, "="); ok {
 			conf[k] = v
 			continue
 		}
 		if a == "batch" { // vertices whose names begin with "sink" commit
-			g.Mode = graph.Batch
+			g.Mode, exchange = graph.Batch, graph.Blocking
 			for i := range g.Vertices {
 				if strings.HasPrefix(g.Vertices[i].Name, "sink") {
 					g.Vertices[i].Operators = []graph.Operator{{Kind: "sink", Stateful: true}}
@@ -84,9 +85,13 @@ func (p *player) job(args []string) {
 			}
 			continue
 		}
+		if a == "apart" {
+			apart = true
+			continue
+		}
 		if from, to, ok := strings.Cut(a, ">"); ok {
 			v := g.Vertex(p.names[to])
-			v.Inputs = append(v.Inputs, graph.Input{From: p.names[from], Exchange: graph.Blocking})
+			v.Inputs = append(v.Inputs, graph.Input{From: p.names[from], Exchange: exchange})
 			continue
 		}
 		if a == "adaptive" {
@@ -111,6 +116,12 @@ func (p *player) job(args []string) {
 		}
 		g.Vertices = append(g.Vertices, v)
 	}
+	for i := range g.Vertices {
+		if i > 0 && g.Mode != graph.Batch && !apart {
+			g.Vertices[i].Inputs = []graph.Input{{From: g.Vertices[i-1].ID}}
+		}
+	}
+	cfg.Full = config.FailoverStrategy.Value(conf) == "full"
 	cfg.Strategy = StrategyOf(conf, g.Mode)
 	cfg.Rescaling = Rescaling{Wait: config.AdaptiveWait.Value(conf), Stabilization: config.AdaptiveStabilization.Value(conf), Cooldown: config.AdaptiveCooldown.Value(conf),
 		ExecutingStabilization: config.AdaptiveExecutingStabilization.Value(conf), Checkpoint: true, MaxDelay: 10 * time.Minute,
@@ -202,7 +213,7 @@ func (p *player) events(a []string) []Event {
 	case "restart":
 		return []Event{RestartDue{p.s.Attempt()}}
 	case "stuck":
-		return []Event{CancelStuck{p.s.Attempt()}}
+		return []Event{CancelStuck{Attempt: p.s.Attempt()}}
 	case "cancel":
 		return []Event{CancelJob{}}
 	case "stop":
@@ -321,6 +332,9 @@ func (p *player) show(e Effect) string {
 	case AllRunning:
 		return fmt.Sprintf("all running #%d", e.Attempt)
 	case StopCheckpoints:
+		if e.Part {
+			return "stop checkpoints, of a part: " + e.Reason
+		}
 		return "stop checkpoints: " + e.Reason
 	case CancelTasks:
 		return "cancel " + p.ids(e.IDs)

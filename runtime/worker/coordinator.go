@@ -149,7 +149,6 @@ func (c *coordinators) start(ctx context.Context, m *pb.StartCoordinators) {
 		return len(m.GetOperators()) == 0 || slices.Contains(m.GetOperators(), id.String())
 	}
 	c.stop(meant)
-	c.align = alignment.Groups{} // in BATCH, where some may go on, nothing is aligned
 	conf := config.Configuration(c.cfg.Config)
 	env := connector.PreflightContext{CheckpointInterval: config.CheckpointInterval.Value(conf), CheckpointTimeout: config.CheckpointTimeout.Value(conf),
 		Files: c.files, Batch: c.program.Graph.Mode == graph.Batch}
@@ -236,6 +235,7 @@ func (c *coordinators) stop(which func(graph.OperatorID) bool) {
 			continue
 		}
 		stopped = append(stopped, e)
+		c.align.Remove(e.id.String())
 		e.cancel()
 		c.running = e.op
 		if err := guard.Run(e.e.Close); err != nil {

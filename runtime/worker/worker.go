@@ -277,18 +277,19 @@ func (w *worker) operatorEvent(e *pb.OperatorEvent) {
 	})
 }
 
-// deploy starts tasks. Tasks of attempts that are void are cancelled first, and waited for: they may hold the resources of the new ones
-// (a JobMaster that took over knows nothing of them). What these attempts left in the exchange goes with them. In STREAMING that is all
-// that is older; in BATCH finished stages and those that go on have older attempts, and the partitions kept are of an earlier JobMaster.
+// deploy starts tasks. Tasks of attempts that are void, or before these of their vertex, are cancelled first, and waited for: they may hold
+// the resources of the new ones (a JobMaster that took over knows nothing of them). What void attempts left in the exchange goes with them.
+// Stages that go on, or, in BATCH, are finished, have older attempts; the partitions kept are of an earlier JobMaster.
 func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int, kept []graph.ExecutionID) {
-	if w.program.Graph.Mode != graph.Batch {
-		for _, d := range ds {
-			oldest = max(oldest, int(d.GetAttempt()))
+	attempt := map[graph.VertexID]int{}
+	for _, d := range ds {
+		if e, err := graph.ParseExecutionID(d.GetExecutionId()); err == nil {
+			attempt[e.Vertex] = max(attempt[e.Vertex], e.Attempt)
 		}
 	}
 	var old []*task.Task
 	w.each(func(t *task.Task) {
-		if t.ID().Attempt < oldest {
+		if id := t.ID(); id.Attempt < max(oldest, attempt[id.Vertex]) {
 			t.Cancel()
 			old = append(old, t)
 		}

@@ -51,7 +51,7 @@ func resolve(t *testing.T, name string) (string, []string, error) {
 }
 
 func TestFoldersAndFilesAreBuilt(t *testing.T) {
-	dir := program(t, good, "thalweg.sdk.protocol=2;")
+	dir := program(t, good, "thalweg.sdk.protocol=3;")
 	for _, name := range []string{dir, filepath.Join(dir, "main.go")} {
 		p, commands, err := resolve(t, name)
 		if err != nil {
@@ -112,8 +112,8 @@ func TestFaultsAreOneLineThatSaysWhatToDo(t *testing.T) {
 		"arm":         {arm, "AARCH64, not an executable for linux/amd64"},
 		"no Go":       {"/bin/true", "no Go program"},
 		"no SDK":      {src, "does not link the SDK"},
-		"only talks":  {program(t, talks, "thalweg.sdk.protocol=2;"), "its main must call stream.Main"},
-		"protocol":    {program(t, good, "thalweg.sdk.protocol=99;"), "protocol 99, this client has protocol 2"},
+		"only talks":  {program(t, talks, "thalweg.sdk.protocol=3;"), "its main must call stream.Main"},
+		"protocol":    {program(t, good, "thalweg.sdk.protocol=99;"), "protocol 99, this client has protocol 3"},
 		"syntax":      {write(t, "bad.go", "package main\n\nfunc main() { nope }\n"), "undefined: nope"},
 		"not main":    {lib, "not a main package"},
 		"not go code": {t.TempDir(), "does not build"},
@@ -132,7 +132,7 @@ func TestFaultsAreOneLineThatSaysWhatToDo(t *testing.T) {
 }
 
 // talks names the entry point and carries the SDK's marker, as our own command line does, but is no job.
-const talks = "package main\n\nfunc main() { println(\"github.com/thalweg/thalweg/stream.Main\", \"thalweg.sdk.protocol=2;\", \"\\x00github.com/thalweg/thalweg/stream.Main\\x00\") }\n"
+const talks = "package main\n\nfunc main() { println(\"github.com/thalweg/thalweg/stream.Main\", \"thalweg.sdk.protocol=3;\", \"\\x00github.com/thalweg/thalweg/stream.Main\\x00\") }\n"
 
 func TestOurOwnProgramsAreNoJobs(t *testing.T) {
 	if testing.Short() {
@@ -154,7 +154,7 @@ func TestOurOwnProgramsAreNoJobs(t *testing.T) {
 
 // Position independent, linked by the C compiler: a job is a job. Only one that needs nothing of the machine is static.
 func TestHowAJobIsBuilt(t *testing.T) {
-	dir := program(t, good, "thalweg.sdk.protocol=2;")
+	dir := program(t, good, "thalweg.sdk.protocol=3;")
 	for name, c := range map[string]struct {
 		flags   []string
 		cgo     string

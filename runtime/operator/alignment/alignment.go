@@ -8,7 +8,10 @@
 // Source: Flink SourceCoordinator (FLIP-182), where a source runs free until the first announcement; here it waits for it.
 package alignment
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The watermark before any was reported, and the one of a subtask that does not count.
 const (
@@ -40,6 +43,16 @@ func (g *Groups) Add(id, group string, drift int64, parallelism int) {
 	}
 	g.sources[id] = s
 	g.groups[group] = append(g.groups[group], s)
+}
+
+// Remove takes a source out: it has ended, or starts anew.
+func (g *Groups) Remove(id string) {
+	s := g.sources[id]
+	if s == nil {
+		return
+	}
+	delete(g.sources, id)
+	g.groups[s.group] = slices.DeleteFunc(g.groups[s.group], func(o *source) bool { return o == s })
 }
 
 // Report takes the watermark of a subtask. started says that it is the one that the group waited for, so that an announcement is due at

@@ -83,7 +83,6 @@ var absent = map[string]string{
 	"slotmanager.number-of-slots.min":                           noLimits,
 	"slotmanager.max-total-resource.cpu":                        noLimits,
 	"slotmanager.max-total-resource.memory":                     noLimits,
-	"slotmanager.redundant-taskmanager-num":                     "there are no spare TaskManagers yet: a lost one is replaced by a new container",
 	"resourcemanager.job.timeout":                               "an application ends with its job",
 	"process.working-dir":                                       "processes work in their container's folder; io.tmp.dirs are the local folders",
 	"yarn.ship-files":                                           noShipping,

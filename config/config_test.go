@@ -252,7 +252,7 @@ func TestFlinksKeysThatAreNotHere(t *testing.T) {
 		jobmanager.failure-enrichers jobmanager.adaptive-scheduler.min-parallelism-increase jobmanager.adaptive-scheduler.resource-wait-timeout scheduler-mode jobmanager.rpc.address
 		rest.address rest.bind-address rest.flamegraph.enabled
 		execution.checkpointing.unaligned.interruptible-timers.enabled execution.checkpointing.unaligned.max-subtasks-per-channel-state-file state.backend.local-recovery execution.batch-shuffle-mode
-		slotmanager.number-of-slots.max slotmanager.max-total-resource.cpu slotmanager.redundant-taskmanager-num resourcemanager.job.timeout
+		slotmanager.number-of-slots.max slotmanager.max-total-resource.cpu resourcemanager.job.timeout
 		cluster.evenly-spread-out-slots table.exec.state.ttl high-availability.zookeeper.quorum high-availability.type env.java.opts.all classloader.resolve-order
 		taskmanager.memory.task.heap.size taskmanager.memory.jvm-metaspace.size jobmanager.memory.jvm-overhead.fraction state.backend.rocksdb.memory.managed
 		external-resource.gpu.amount blob.server.port historyserver.web.port jobmanager.archive.fs.dir web.submit.enable web.cancel.enable fs.default-scheme

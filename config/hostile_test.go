@@ -42,6 +42,7 @@ var limits = map[string]struct{ least, below, most, above, also string }{
 	"job.autoscaler.vertex.max-parallelism":                                   {"1", "0", "32768", "32769", ""},
 	"restart-strategy.fixed-delay.attempts":                                   {"0", "-1", "2147483647", "2147483648", ""},
 	"restart-strategy.fixed-delay.delay":                                      {"0", "-1", "36500 d", "36501 d", ""},
+	"slotmanager.redundant-taskmanager-num":                                   {"0", "-1", "10000", "10001", ""},
 	"web.exception-history-size":                                              {"1", "0", "10000", "10001", ""},
 	"restart-strategy.failure-rate.delay":                                     {"0", "-1", "36500 d", "36501 d", ""},
 	"restart-strategy.failure-rate.failure-rate-interval":                     {"1 ms", "0", "36500 d", "36501 d", ""},

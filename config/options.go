@@ -108,6 +108,7 @@ var (
 	CancellationTimeout   = durationOption("task.cancellation.timeout", 10*time.Second, "How long cancelled tasks may take to end before their worker process, which is of this job alone, is killed. Flink's default is 180 s, after which it ends the whole TaskManager.", from(time.Millisecond))
 	SlotRequestTimeout    = durationOption("slot.request.timeout", 5*time.Minute, "How long a job waits for its slots.", from(time.Millisecond))
 	TaskManagerTimeout    = durationOption("resourcemanager.taskmanager-timeout", 30*time.Second, "An idle TaskManager is given back after this time.", from(time.Millisecond))
+	RedundantTaskManagers = intOption("slotmanager.redundant-taskmanager-num", 0, "TaskManagers that are kept beside those that are needed, while a job runs: when one is lost, its tasks go to them at once. They count as whole TaskManagers; Flink counts free slots.", between(0, 10_000))
 	RegistrationTimeout   = durationOption("resourcemanager.taskmanager-registration.timeout", 5*time.Minute, "A container whose TaskManager does not register is replaced after this time.", from(time.Millisecond))
 	StartFailureRate      = floatOption("resourcemanager.start-worker.max-failure-rate", 10, "Failed starts per minute above which requests pause.", between(0.0, 1e6))
 	StartRetryInterval    = durationOption("resourcemanager.start-worker.retry-interval", 3*time.Second, "That pause.", from(0))

@@ -190,7 +190,7 @@ func (s *script) run(line string) []string {
 	case "decline":
 		ev = Decline{ID: id, Execution: s.execution(words[2]), Reason: "disk full", TaskFailed: slices.Contains(words, "failing")}
 	case "restarting":
-		ev = JobRestarting{Reason: "worker died"}
+		ev = JobRestarting{Reason: "worker died", Part: slices.Contains(words, "part")}
 	case "fall-back":
 		ev = FallBack{To: id}
 	case "written":

@@ -56,6 +56,7 @@ type Manager struct {
 	opts     Options
 	interval time.Duration // heartbeat.interval
 	timeout  time.Duration
+	spare    int // slotmanager.redundant-taskmanager-num
 	log      zerolog.Logger
 
 	mu       sync.Mutex
@@ -114,7 +115,7 @@ type TaskManagerInfo struct {
 // New makes a Manager; Start starts it.
 func New(opts Options) *Manager {
 	return &Manager{opts: opts, log: opts.Logger.With().Str("component", "resourcemanager").Int64("epoch", opts.Epoch).Logger(),
-		interval: config.HeartbeatInterval.Value(opts.Config), timeout: config.HeartbeatTimeout.Value(opts.Config),
+		interval: config.HeartbeatInterval.Value(opts.Config), timeout: config.HeartbeatTimeout.Value(opts.Config), spare: config.RedundantTaskManagers.Value(opts.Config),
 		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{}, known: map[WorkerID]bool{},
 		lost: map[string][]JobListener{}, exits: newExits(), stop: make(chan struct{})}
 }
@@ -274,27 +275,54 @@ func (m *Manager) tell(id string) {
 // plan tells the driver how many workers are to exist: those with slots in use, and what the missing slots need. Workers that were started
 // and have not registered are among the latter: the driver counts them. Idle workers are not counted: they are given to jobs before
 // anything is missing, and nobody wants them replaced. (Counting all that registered would ask for one too many whenever the replacement of a
-// dead worker registers before the broken link of the dead one is noticed.)
+// dead worker registers before the broken link of the dead one is noticed.) On top come the spare ones, of which idle workers are the first.
 func (m *Manager) plan() {
 	if m.closed || m.fatal {
 		return
 	}
-	missing, used := 0, 0
+	missing := 0
 	for _, j := range m.jobs {
 		missing += max(0, j.required-j.owned)
 	}
-	for _, t := range m.tms {
-		if !t.idle() {
-			used++
-		}
-	}
+	used, _ := m.count()
 	per := max(1, m.opts.Spec.Slots)
-	want := used + (missing+per-1)/per
+	spare := m.spares()
+	want := used + (missing+per-1)/per + spare
 	if want != m.wanted {
 		m.wanted = want
-		m.log.Info().Int("workers", want).Int("used", used).Int("missing_slots", missing).Msg("workers wanted")
+		m.log.Info().Int("workers", want).Int("used", used).Int("missing_slots", missing).Int("spare", spare).Msg("workers wanted")
 		m.opts.Driver.RequestWorkers(m.opts.Spec, want)
 	}
+}
+
+// spares is how many workers are to be idle: none when no job needs any.
+// Source: Flink TaskExecutorManager.checkTaskManagerTimeoutsAndRedundancy.
+func (m *Manager) spares() int {
+	for _, j := range m.jobs {
+		if j.required > 0 {
+			return m.spare
+		}
+	}
+	return 0
+}
+
+// surplus reports whether more workers are idle than spare ones are wanted.
+func (m *Manager) surplus() bool {
+	_, idle := m.count()
+	return idle > m.spares()
+}
+
+// count counts the registered workers that have slots in use, and those that have none and stay.
+func (m *Manager) count() (used, idle int) {
+	for _, t := range m.tms {
+		switch {
+		case !t.idle():
+			used++
+		case !t.leaving:
+			idle++
+		}
+	}
+	return used, idle
 }
 
 // Send sends a message to a TaskManager; an unknown one is an error, a broken link shows as TaskManagerLost.
@@ -332,13 +360,8 @@ func (m *Manager) TaskManagers() []TaskManagerInfo {
 func (m *Manager) Pending() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	used := 0
-	for _, t := range m.tms {
-		if !t.idle() {
-			used++
-		}
-	}
-	return max(0, m.wanted-used)
+	used, idle := m.count()
+	return max(0, m.wanted-used-min(idle, m.spares()))
 }
 
 // CurrentProblem is the driver's last Problem.

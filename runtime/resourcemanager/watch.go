@@ -98,7 +98,7 @@ func (m *Manager) onTick(now time.Time) time.Duration {
 			m.allocate()
 			continue
 		}
-		if !t.leaving && t.idle() && now.Sub(t.idleSince) >= idle {
+		if !t.leaving && t.idle() && now.Sub(t.idleSince) >= idle && m.surplus() {
 			m.giveBack(t)
 			continue
 		}

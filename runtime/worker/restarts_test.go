@@ -65,7 +65,7 @@ func (l *lone) finish(attempt int) network.PartitionID {
 	e := graph.ExecutionID{Vertex: source.ID, Attempt: attempt}
 	id := e.String()
 	for _, m := range []*pb.WorkerDown{
-		{Msg: &pb.WorkerDown_Deploy{Deploy: &pb.Deploy{Tasks: []*pb.TaskDeployment{{ExecutionId: id, VertexId: source.ID.String(), Attempt: int32(attempt),
+		{Msg: &pb.WorkerDown_Deploy{Deploy: &pb.Deploy{OldestAttempt: int32(attempt), Tasks: []*pb.TaskDeployment{{ExecutionId: id, VertexId: source.ID.String(), Attempt: int32(attempt),
 			Parallelism: 1, MaxParallelism: 128, Outputs: []*pb.PartitionDeployment{{Subpartitions: int32(l.p.Graph.Vertices[1].Parallelism), ConsumerMaxParallelism: 128}}}}}}},
 		{Msg: &pb.WorkerDown_Trigger{Trigger: &pb.TriggerCheckpoint{CheckpointId: 1, ExecutionIds: []string{id}, Suspend: true, Drain: true}}},
 		{Msg: &pb.WorkerDown_Finish{Finish: &pb.FinishTasks{ExecutionIds: []string{id}}}},

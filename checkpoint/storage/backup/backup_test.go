@@ -156,7 +156,7 @@ func TestRestoreWithoutTheCheckpointsFolder(t *testing.T) {
 	if src.(state.LocalSource).Link(t.Context(), all[2].ref, to+"2") {
 		t.Fatal("inline content has no copy")
 	}
-	if r.log.Len() > 0 {
+	if n := strings.Count(r.log.String(), "\n"); n != 1 || !strings.Contains(r.log.String(), "state is restored from local copies") {
 		t.Errorf("log: %s", r.log.String())
 	}
 	r.store.Completed(2)

@@ -32,6 +32,7 @@ type source struct {
 	find   sync.Once
 	copies map[string]string // paths by name
 	tell   sync.Once
+	found  sync.Once
 }
 
 // Link implements state.LocalSource.
@@ -52,6 +53,7 @@ func (x *source) Link(ctx context.Context, ref state.FileRef, path string) bool 
 		x.miss(ref, fmt.Errorf("%s: %w", at, err))
 		return false
 	}
+	x.hit(ref)
 	return true
 }
 
@@ -60,6 +62,7 @@ func (x *source) Open(ctx context.Context, ref state.FileRef) (fs.Reader, error)
 	if at, ok := x.lookUp(ref); ok {
 		f, err := verified(ctx, at, ref)
 		if err == nil {
+			x.hit(ref)
 			return f, nil
 		}
 		x.miss(ref, fmt.Errorf("%s: %w", at, err))
@@ -87,6 +90,13 @@ func (x *source) lookUp(ref state.FileRef) (string, bool) {
 		x.miss(ref, nil)
 	}
 	return at, ok
+}
+
+// hit tells once that a copy was used.
+func (x *source) hit(ref state.FileRef) {
+	x.found.Do(func() {
+		x.store.log.Info().Str("file", ref.Path()).Msg("state is restored from local copies")
+	})
 }
 
 // miss tells once that a copy is not there, or is not what it should be.

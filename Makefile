@@ -57,7 +57,7 @@ PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|chec
 MODELS := $$(grep -rlE --include='*_test.go' 'pgregory.net/rapid|state/statetest' runtime state checkpoint serde am connector stream | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 # `make sim` and `make test-model` give other seeds each time, and print the command that repeats them.
-.PHONY: test test-unit test-model sim sim-mutants meta test-integration test-faults test-kills test-endtxn soak deps
+.PHONY: test test-unit test-model sim sim-mutants meta test-integration test-faults test-kills test-endtxn soak deps deps-faults
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
 	$(INTEGRATION) 2>&1 | $(CLOSING); \
@@ -96,19 +96,22 @@ test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: m
 
 LONG := go test -tags failpoints -count=1 -timeout 0 -v -run TestEveryStep ./test/faults -args -bin ../../bin/faults -records 0
 
-test-faults: deps build-faults ## each fault of test/faults once (failpoints, signals, daemons, HDFS, network), then pairs: make test-faults [SEED=7] [BACKEND=pebble] [ONLY='kill at kafka'] [PAIRS=8] [HISTORY=file]
+test-faults: deps-faults build-faults ## each fault of test/faults once (failpoints, signals, daemons, HDFS, network), then pairs: make test-faults [SEED=7] [BACKEND=pebble] [ONLY='kill at kafka'] [PAIRS=8] [HISTORY=file]
 	@$(with_cluster); $(LONG) -long -1 -pairs "$${PAIRS:-$(if $(ONLY),0,8)}" -only '$(ONLY)' -limit 60m -backend "$${BACKEND:-pebble}" -seed "$${SEED:-0}" -history "$(abspath $(HISTORY))"
 
-soak: deps build-faults ## a fault each 20 s for as long as asked: make soak [FOR=2h] [EACH=20s] [SEED=7] [HISTORY=file]
+soak: deps-faults build-faults ## a fault each 20 s for as long as asked: make soak [FOR=2h] [EACH=20s] [SEED=7] [HISTORY=file]
 	@$(with_cluster); \
 	$(LONG) -long -1 -soak "$${FOR:-2h}" -every "$${EACH:-20s}" -limit 48h -backend "$${BACKEND:-pebble}" -seed "$${SEED:-0}" -history "$(abspath $(HISTORY))"
 
 test-endtxn: deps build-faults ## EndTxn requests that reach the broker late, N times with the transaction protocol of KIP-890 and N times without: make test-endtxn [N=500] [SEED=7]
 	@$(with_cluster); for v in 2 1; do \
-	$(LONG) -long "$${N:-500}" -only '^EndTxn' -transactions $$v -ending '' -limit 24h -backend hashmap -seed "$${SEED:-0}"; done
+	$(LONG) -endtxn "$${N:-500}" -rate 1200 -interval 500ms -transactions $$v -ending '' -limit 24h -backend hashmap -seed "$${SEED:-0}"; done
 
 test-kills: deps build ## kill -9 of every process while over 200,000 records flow through windows; prints medians: make test-kills [SEED=7] [BACKEND=pebble]
 	@$(with_cluster); $(FAULTS) -records 202000 -each 5 -broker 2 -rm 1 -backend "$${BACKEND:-hashmap}" -seed "$${SEED:-0}"
+
+deps-faults: # and what cuts the network
+	@scripts/install-deps.sh iptables
 
 deps: ## install what the real daemons need, as far as it is missing (JDK 17, Maven)
 	@scripts/install-deps.sh

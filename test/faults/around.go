@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -45,6 +46,28 @@ func standing(name string, d time.Duration, kinds ...Kind) Fault {
 			if kerr := syscall.Kill(pid, syscall.SIGCONT); !errors.Is(kerr, syscall.ESRCH) { // killed for its silence
 				err = errors.Join(err, kerr)
 			}
+		}
+		return err
+	}}
+}
+
+// frozen stops a process of the job for good: whoever started it must notice, and kill it.
+func frozen(k Kind) Fault {
+	return Fault{Name: string(k) + " stops for good", Do: func(ctx context.Context, r *run) error {
+		p, err := r.one(k)
+		if err != nil {
+			return err
+		}
+		r.logf("signal %d to the %s, pid %d of %s", syscall.SIGSTOP, k, p.pid, p.container)
+		if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
+			return fmt.Errorf("faults: stop the %s %d: %w", k, p.pid, err)
+		}
+		err = until(ctx, time.Minute, fmt.Sprintf("the end of the %s that is stopped", k), func(context.Context) (bool, error) {
+			all, err := processes(r.job.app)
+			return err == nil && !slices.ContainsFunc(all, func(o process) bool { return o.pid == p.pid }), err
+		})
+		if err != nil {
+			err = errors.Join(err, syscall.Kill(p.pid, syscall.SIGCONT))
 		}
 		return err
 	}}
@@ -125,8 +148,9 @@ func onCheckpoints(w ...string) func(*run) []string {
 
 // aroundFaults are those of the machine, the daemons and the network.
 func aroundFaults() []Fault {
-	return []Fault{
-		dies(Worker), dies(TaskManager), dies(ApplicationMaster), twice(),
+	return append(cutFaults(),
+		dies(Worker), dies(TaskManager), dies(ApplicationMaster), dies(Coordinator), twice(),
+		frozen(Worker), frozen(Coordinator),
 		standing("worker", 5*time.Second, Worker),
 		standing("worker", 15*time.Second, Worker),
 		standing("TaskManager and its worker", 20*time.Second, TaskManager, Worker),
@@ -137,8 +161,40 @@ func aroundFaults() []Fault {
 		inHDFS("NameNode in safe mode", 8*time.Second, words("dfsadmin", "-safemode", "enter"), words("dfsadmin", "-safemode", "leave")),
 		inHDFS("no space for checkpoints (quota)", 6*time.Second, onCheckpoints("dfsadmin", "-setSpaceQuota", "1"), onCheckpoints("dfsadmin", "-clrSpaceQuota")),
 		inHDFS("no new files in the checkpoint folder (quota)", 6*time.Second, onCheckpoints("dfsadmin", "-setQuota", "1"), onCheckpoints("dfsadmin", "-clrQuota")),
-		goOn(), cutOff(15 * time.Second), slowBroker(300*time.Millisecond, 8*time.Second), lateEndTxn(3 * time.Second), lateEndTxn(12 * time.Second),
-	}
+		goOn(), ended(), crashes(), fullDisk(8*time.Second),
+		cutOff(15*time.Second), slowBroker(300*time.Millisecond, 8*time.Second), resets(4, time.Second),
+		lateEndTxn(3*time.Second), lateEndTxn(12*time.Second),
+	)
+}
+
+// crashes is a worker that ends as after a fault of its memory, with a core dump if the system makes them.
+func crashes() Fault {
+	return Fault{Name: "SIGSEGV in a worker", Do: func(_ context.Context, r *run) error { return r.signal(Worker, syscall.SIGSEGV) }}
+}
+
+// ended is a container of a TaskManager that YARN is told to kill.
+func ended() Fault {
+	return Fault{Name: "YARN kills the container of a TaskManager", Do: func(ctx context.Context, r *run) error {
+		p, err := r.one(TaskManager)
+		if err != nil {
+			return err
+		}
+		_, err = r.o.Cluster.YarnCLI(ctx, "container", "-signal", p.container, "FORCEFUL_SHUTDOWN")
+		return err
+	}}
+}
+
+// resets breaks all of the job's connections to the broker, n times.
+func resets(n int, pause time.Duration) Fault {
+	return Fault{Name: fmt.Sprintf("connections to the broker are reset %d times", n), Do: func(ctx context.Context, r *run) error {
+		for range n {
+			r.proxy.Reset()
+			if err := r.pause(ctx, pause); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
 }
 
 // goOn stops the job with a savepoint, and starts another application from there.
@@ -182,23 +238,5 @@ func slowBroker(delay, d time.Duration) Fault {
 		r.proxy.Slow(delay)
 		defer r.proxy.Slow(0)
 		return r.pause(ctx, d)
-	}}
-}
-
-// lateEndTxn breaks the connection of a commit, and delivers the request to the broker when the job has gone on since.
-func lateEndTxn(d time.Duration) Fault {
-	return Fault{Name: fmt.Sprintf("EndTxn is delivered %v late", d), Do: func(ctx context.Context, r *run) error {
-		n := r.proxy.Delivered() + 1
-		r.proxy.HoldEndTxn(d)
-		wctx, cancel := context.WithTimeout(ctx, reachWithin+d)
-		defer cancel()
-		late, err := r.proxy.AwaitLate(wctx, n)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errNotReached, err)
-		}
-		l := late[n-1]
-		r.logf("EndTxn (version %d, commit %v) of %s delivered %v late: error code %d %v", l.Version, l.Commit, l.ID, d, l.Code, l.Err)
-		r.note(fmt.Sprintf("EndTxn of %s delivered late, version %d, answer %d", l.ID, l.Version, l.Code))
-		return l.Err
 	}}
 }

@@ -20,6 +20,8 @@ type Fault struct {
 	Master bool
 	// Alone says that it cannot be one of two faults at a time.
 	Alone bool
+	// Root says that only root can do it.
+	Root bool
 }
 
 // errNotReached says that a failpoint was armed and nothing came there. In a pair the other fault may be the reason.
@@ -87,14 +89,8 @@ func schedule(r interface {
 	return steps
 }
 
-// strike waits until the job is healthy, injects a step, and waits until the job has recovered. It returns what it injected.
+// strike injects a step into a healthy job, and waits until the job has recovered. It returns how many faults it injected.
 func (r *run) strike(ctx context.Context, i int, s Step) (int, error) {
-	if err := r.healthy(ctx); err != nil {
-		return 0, err
-	}
-	if err := r.level(ctx); err != nil {
-		return 0, err
-	}
 	if err := r.pause(ctx, time.Duration(r.rng.Int64N(int64(time.Second)))); err != nil {
 		return 0, err
 	}
@@ -119,9 +115,9 @@ func (r *run) strike(ctx context.Context, i int, s Step) (int, error) {
 	}
 	healed := time.Now()
 	if err := r.recovered(ctx, healed); err != nil {
-		return 0, err
+		return injected, err
 	}
-	r.report.Recoveries = append(r.report.Recoveries, Recovery{Kind: Kind(s.name()), Output: time.Since(healed)})
+	r.report.Recoveries = append(r.report.Recoveries, Recovery{Kind: Kind(s.name()), Lasted: healed.Sub(at), Output: time.Since(healed)})
 	r.logf("fault %d: %s: it lasted %v, recovered after %v", i+1, s.name(), healed.Sub(at).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
 	return injected, nil
 }

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,9 +114,17 @@ func (s state) running() bool {
 	return true
 }
 
+// errOver says that nothing is to be waited for any more.
+var errOver = errors.New("the application is over")
+
 func (j *job) state(ctx context.Context) (state, error) {
 	var s state
 	err := j.get(ctx, "/jobs/"+j.id, &s)
+	if err != nil {
+		if over, oerr := j.ended(ctx); over {
+			err = errors.Join(fmt.Errorf("faults: %s: %w", j.app, errOver), oerr)
+		}
+	}
 	return s, err
 }
 
@@ -175,6 +184,9 @@ func until(ctx context.Context, limit time.Duration, what string, cond func(cont
 		ok, err := cond(ctx)
 		if ok {
 			return nil
+		}
+		if errors.Is(err, errOver) {
+			return err
 		}
 		if err != nil && ctx.Err() == nil {
 			last = err

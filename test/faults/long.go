@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	iofs "io/fs"
@@ -29,53 +30,108 @@ func (r *run) prepareLong() (end func(), err error) {
 		return nil, err
 	}
 	r.savepoints = r.o.Cluster.DefaultFS + "/tmp/" + r.name + "-savepoints"
+	if root() {
+		if r.disk, err = mountDisk(); err != nil {
+			return nil, err
+		}
+	}
 	return func() {
 		r.proxy.Close()
 		_ = os.RemoveAll(dir)
+		if r.disk != nil {
+			if err := r.disk.unmount(); err != nil {
+				r.logf("%v", err)
+			}
+		}
 	}, nil
 }
 
+// root reports whether this process may cut networks and mount file systems.
+func root() bool { return os.Geteuid() == 0 }
+
 // longConf is the configuration that long runs have beside the others': failpoints, no state so small that it is in the metadata, and nothing
-// that a job which was cancelled keeps.
+// that a job which was cancelled keeps. So many failures in an hour would make the pause before a restart a minute long, and so many deaths of the application
+// master within the usual 10 s end the application.
 func (r *run) longConf() []string {
 	dir := r.armoury.Env() // NAME=DIR
-	return []string{"-Dcontainerized.master.env." + dir, "-Dcontainerized.taskmanager.env." + dir, "-Dexecution.checkpointing.fs.memory-threshold=0",
-		"-Dexecution.checkpointing.externalized-checkpoint-retention=delete_on_cancellation"}
+	all := []string{"-Dcontainerized.master.env." + dir, "-Dcontainerized.taskmanager.env." + dir, "-Dexecution.checkpointing.fs.memory-threshold=0",
+		"-Dexecution.checkpointing.externalized-checkpoint-retention=delete_on_cancellation", "-Drestart-strategy.exponential-delay.max-backoff=1 s",
+		"-Dyarn.application-attempt-failures-validity-interval=3 s"}
+	if r.disk != nil {
+		all = append(all, "-Dio.tmp.dirs="+r.disk.dir)
+	}
+	return all
 }
 
-// pool is how many transactional ids a subtask may use: each checkpoint that fails in a row takes another one.
+// pool is how many transactional ids a subtask may use: each checkpoint that fails in a row takes another one, and each whose commit is not
+// through yet.
 func (r *run) pool() int {
-	if r.o.long() {
+	switch {
+	case r.o.Interval > 0: // commits whose connections break lag behind the quick checkpoints
+		return 150
+	case r.o.long():
 		return 40
 	}
 	return 10
 }
 
-// steps injects the faults of a long run.
-func (r *run) steps(ctx context.Context) error {
+// steps injects the faults of a long run. One that the job does not recover from in time is a failure; the run goes on when the job
+// becomes healthy all the same, and is stuck when it does not.
+func (r *run) steps(ctx context.Context) (failed, stuck error) {
 	begin := time.Now()
 	for i, s := range r.o.Steps {
 		if d := time.Until(begin.Add(r.o.Every * time.Duration(i))); d > 0 {
 			if err := r.pause(ctx, d); err != nil {
-				return err
+				return failed, err
 			}
+		}
+		if err := r.ready(ctx); err != nil {
+			return failed, errors.Join(failed, fmt.Errorf("faults: seed %d: before fault %d (%s): %w", r.o.Seed, i+1, s.name(), err))
 		}
 		n, err := r.strike(ctx, i, s)
 		if err != nil {
-			return fmt.Errorf("faults: seed %d: fault %d (%s): %w", r.o.Seed, i+1, s.name(), err)
+			err = fmt.Errorf("faults: seed %d: fault %d (%s): %w", r.o.Seed, i+1, s.name(), err)
+			r.logf("%v", err)
+			r.tell(ctx)
+			failed = errors.Join(failed, err)
 		}
 		r.report.Injected += n
 		r.left.Add(-1)
 		if err := r.usage.sample(r.job.app); err != nil {
-			return err
+			return failed, err
 		}
 	}
 	if r.o.long() {
 		var err error
+		r.report.Flowed, r.report.Of = r.raw.seconds(begin, time.Now())
+		r.report.Late = r.proxy.Delivered()
 		r.report.Reached, err = r.armoury.Reached()
-		return err
+		return failed, err
 	}
-	return nil
+	return failed, nil
+}
+
+// ready waits until the job is healthy, with the parallelism that it began with.
+func (r *run) ready(ctx context.Context) error {
+	err := r.healthy(ctx)
+	if err == nil {
+		err = r.level(ctx)
+	}
+	if err != nil {
+		r.tell(ctx)
+	}
+	return err
+}
+
+// tell logs what the job says of itself.
+func (r *run) tell(ctx context.Context) {
+	for _, path := range []string{"", "/exceptions", "/checkpoints"} {
+		text, err := r.job.text(ctx, "/jobs/"+r.job.id+path)
+		if err == nil && !json.Valid([]byte(text)) { // a page of the ResourceManager's about an application that is over
+			text = "no answer"
+		}
+		r.logf("%s%s: %.4000s %v", r.job.id, path, text, err)
+	}
 }
 
 // cancel ends the job. With Ending the application master is killed on the way; the next one ends the job, or runs it again, and then it is

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -24,6 +25,8 @@ var (
 	limit  = flag.Duration("limit", 35*time.Minute, "time that the long run may take")
 	ending = flag.String("ending", "draw", "failpoint at which the application master dies at the end of the long run; empty: none")
 	rate   = flag.Int64("rate", 300, "input records for each second of the long run, when -records is 0")
+	late   = flag.Int("endtxn", 0, "the long run delivers so many EndTxn requests late, and has no other faults but deaths meanwhile")
+	chk    = flag.Duration("interval", 0, "between checkpoints of the long run; 0: 1 s")
 	txns   = flag.Int("transactions", 0, "level of the broker's feature transaction.version in the long run; 0: as it is")
 )
 
@@ -32,7 +35,7 @@ var endings = []string{"", "job/end", "master/unregister/before", "master/unregi
 
 // Results are exactly once whatever happens at whatever step of the protocols, in the daemons and in the network, also two faults at a time.
 func TestEveryStep(t *testing.T) {
-	if *long == 0 {
+	if *long == 0 && *late == 0 {
 		t.Fatal("no faults are asked for (-long N): long runs are those of make test-faults, make soak and make test-endtxn")
 	}
 	if !failpoint.Enabled {
@@ -45,7 +48,14 @@ func TestEveryStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := slices.DeleteFunc(append(pointFaults(*backend), aroundFaults()...), func(f Fault) bool { return !name.MatchString(f.Name) })
+	kinds := append(pointFaults(*backend), aroundFaults()...)
+	if *late > 0 {
+		kinds, *long = endTxnFaults(), (*late+lateBatch-1)/lateBatch
+	}
+	all := slices.DeleteFunc(slices.Clone(kinds), func(f Fault) bool { return !name.MatchString(f.Name) || f.Root && !root() })
+	if !root() {
+		t.Log("this is not root: the network between processes is not cut, and the local disk not full")
+	}
 	if len(all) < 1 || *pairs > 0 && len(all) < 2 {
 		t.Fatalf("%d faults have a name like %q", len(all), *only)
 	}
@@ -76,17 +86,16 @@ func TestEveryStep(t *testing.T) {
 	}
 	begin := time.Now()
 	rep, err := Run(ctx, Options{Cluster: cluster, Bin: bin, Seed: *seed, Records: total, Backend: *backend, Steps: steps, Every: *every,
-		Ending: *ending, History: file, Log: os.Stderr})
+		Ending: *ending, Interval: *chk, History: file, Log: os.Stderr})
+	if rep != nil {
+		rep.table(os.Stderr)
+	}
 	judged(t, rep, err)
 	noneLeft(ctx, t, rep.App)
-	var took []time.Duration
-	for _, r := range rep.Recoveries {
-		took = append(took, r.Output)
+	if rep.Late < *late {
+		t.Errorf("%d EndTxn were delivered late, %d were asked for", rep.Late, *late)
 	}
-	slices.Sort(took)
-	p := func(q int) time.Duration { return took[min(len(took)-1, len(took)*q/100)].Round(10 * time.Millisecond) }
-	fmt.Fprintf(os.Stderr, "\n%d faults in %v, %d failpoints came up; recovered after %v (median), %v (p90), %v (most)\n",
-		rep.Injected, time.Since(begin).Round(time.Second), len(rep.Reached), p(50), p(90), p(100))
+	fmt.Fprintf(os.Stderr, "%d faults and %d late EndTxn in %v; %d failpoints came up\n", rep.Injected, rep.Late, time.Since(begin).Round(time.Second), len(rep.Reached))
 }
 
 // transactionVersion sets the broker's level of transaction.version: from 2 on an EndTxn that comes late is refused by its epoch (KIP-890).
@@ -174,5 +183,32 @@ func TestScheduleIsDrawnBySeed(t *testing.T) {
 	}
 	if near > len(steps)/5 {
 		t.Errorf("%d times the application master dies twice in a row", near)
+	}
+}
+
+func TestListeningPortsOfAProcess(t *testing.T) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	want, err := portsOf(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := listening(os.Getpid()); err != nil || !slices.Contains(got, want[0]) {
+		t.Errorf("listening = %v, %v; want %d among them", got, err, want[0])
+	}
+}
+
+func TestSecondsWithOutput(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	w := &rawReader{}
+	for _, ms := range []int{-1, 100, 200, 999, 1000, 3500, 5200} {
+		w.at = append(w.at, begin.Add(time.Duration(ms)*time.Millisecond))
+	}
+	if with, all := w.seconds(begin, begin.Add(5500*time.Millisecond)); with != 3 || all != 5 {
+		t.Errorf("output in %d of %d seconds, want 3 of 5", with, all)
 	}
 }

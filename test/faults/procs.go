@@ -55,7 +55,7 @@ func processes(app string) ([]process, error) {
 		case bytes.Contains(env, []byte("THALWEG_ROLE=worker")):
 			p.kind = Worker
 		case bytes.Contains(env, []byte("THALWEG_ROLE=")):
-			p.kind = "job process"
+			p.kind = Coordinator
 		case name == "thalweg-taskmanager":
 			p.kind = TaskManager
 		case name == "thalweg-appmaster":

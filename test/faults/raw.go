@@ -61,3 +61,17 @@ func (w *rawReader) firstAfter(t time.Time) time.Time {
 	}
 	return w.at[i]
 }
+
+// seconds counts the whole seconds between two times, and those of them in which a record came.
+func (w *rawReader) seconds(from, to time.Time) (with, all int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all = int(to.Sub(from) / time.Second)
+	last := -1
+	for _, at := range w.at {
+		if n := int(at.Sub(from) / time.Second); !at.Before(from) && n < all && n != last {
+			with, last = with+1, n
+		}
+	}
+	return with, all
+}

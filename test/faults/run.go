@@ -26,6 +26,7 @@ const (
 	Worker            Kind = "worker"
 	TaskManager       Kind = "TaskManager"
 	ApplicationMaster Kind = "application master"
+	Coordinator       Kind = "coordinator process"
 	Broker            Kind = "Kafka broker"
 	ResourceManager   Kind = "ResourceManager"
 )
@@ -42,18 +43,27 @@ type Options struct {
 	Log     io.Writer
 
 	// Long runs have these in place of Faults. Bin holds binaries with failpoints then (make build-faults).
-	Steps  []Step
-	Every  time.Duration // a step begins no sooner than this after the one before; 0: as soon as the job is healthy
-	Ending string        // failpoint at which the application master is killed while the job is cancelled; empty: none
+	Steps    []Step
+	Every    time.Duration // a step begins no sooner than this after the one before; 0: as soon as the job is healthy
+	Ending   string        // failpoint at which the application master is killed while the job is cancelled; empty: none
+	Interval time.Duration // between checkpoints; 0: 1 s
 }
 
 // long reports whether faults strike at failpoints, in the network and in HDFS too.
 func (o Options) long() bool { return len(o.Steps) > 0 }
 
+func (o Options) interval() string {
+	if o.Interval > 0 {
+		return fmt.Sprintf("%d ms", o.Interval.Milliseconds())
+	}
+	return "1 s"
+}
+
 // Recovery is one fault and what followed.
 type Recovery struct {
 	Kind   Kind
-	Output time.Duration // until a record of the new run of the job was written; 0 when it was not measured
+	Lasted time.Duration // of a long run's fault
+	Output time.Duration // until a record of the new run of the job was written; in long runs, after the fault's end, until a new checkpoint too
 	Same   bool          // application master: the same containers serve the new attempt
 }
 
@@ -65,6 +75,8 @@ type Report struct {
 	App        string
 	Injected   int      // faults of a long run
 	Reached    []string // failpoints that any process came to
+	Late       int      // EndTxn requests that were delivered late
+	Flowed, Of int      // seconds of a long run with output, of all
 }
 
 // spec is the input: windows of a second of event time, and about a hundred of event time's seconds for each of real time's ten, so that
@@ -90,12 +102,17 @@ func (o Options) pace() time.Duration {
 	return perFault
 }
 
-// Run submits the job, injects the faults while input is written, waits for all results, cancels the job and judges.
+// Run submits the job, injects the faults while input is written, waits for all results, cancels the job and judges. With an error the report
+// has what there was until then.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &run{o: o, spec: spec(o), name: fmt.Sprintf("faults-%d-%s-%d", o.Seed, o.Backend, time.Now().UnixMilli()), rng: rand.New(rand.NewPCG(o.Seed, 7))}
 	r.kafka = eos.Cluster{Brokers: []string{o.Cluster.KafkaBootstrap}}
 	r.in, r.out, r.dead, r.group, r.prefix = r.name+"-in", r.name+"-out", r.name+"-dead", r.name, r.name+"-"
-	return r.run(ctx)
+	rep, err := r.run(ctx)
+	if rep == nil { // what it has come to before it failed
+		rep = &r.report
+	}
+	return rep, err
 }
 
 type run struct {
@@ -116,6 +133,7 @@ type run struct {
 	armoury    *failpoint.Armoury
 	proxy      *kafkaproxy.Proxy
 	savepoints string // folder, URI
+	disk       *disk  // of local files; nil when this is not root
 	usage      usage
 
 	mu       sync.Mutex // guards rng while two faults are injected, and what follows
@@ -175,13 +193,15 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 		}
 		r.left.Add(-1)
 	}
-	if err := r.steps(ctx); err != nil {
-		return nil, err
+	failed, stuck := r.steps(ctx)
+	if stuck != nil {
+		return nil, stuck
 	}
 	if err := <-written; err != nil {
-		return nil, err
+		return nil, errors.Join(failed, err)
 	}
-	return r.judge(ctx)
+	rep, err := r.judge(ctx)
+	return rep, errors.Join(failed, err)
 }
 
 // plan draws the order of the faults. Kills of the application master stand apart: YARN counts only failures inside of a window.
@@ -210,7 +230,7 @@ func (r *run) plan() []Kind {
 
 // submit submits the job; more are options of thalweg run.
 func (r *run) submit(ctx context.Context, more ...string) (err error) {
-	conf := []string{"-p", fmt.Sprint(parallelism), "-Dyarn.application.name=" + r.name, "-Dexecution.checkpointing.interval=1 s",
+	conf := []string{"-p", fmt.Sprint(parallelism), "-Dyarn.application.name=" + r.name, "-Dexecution.checkpointing.interval=" + r.o.interval(),
 		"-Dstate.backend.type=" + r.o.Backend, "-Drestart-strategy.exponential-delay.initial-backoff=200 ms",
 		"-Dexecution.checkpointing.tolerable-failed-checkpoints=1000", "-Dyarn.application-attempts=4",
 		fmt.Sprintf("-Dexecution.checkpointing.num-retained=%d", retained)}
@@ -329,10 +349,11 @@ func (r *run) healthy(ctx context.Context) error {
 	})
 }
 
-func (r *run) kill(k Kind) error {
+// one draws a process of a kind.
+func (r *run) one(k Kind) (process, error) {
 	all, err := processes(r.job.app)
 	if err != nil {
-		return err
+		return process{}, err
 	}
 	var of []process
 	for _, p := range all {
@@ -341,14 +362,24 @@ func (r *run) kill(k Kind) error {
 		}
 	}
 	if len(of) == 0 {
-		return fmt.Errorf("faults: no %s process found among %d of %s", k, len(all), r.job.app)
+		return process{}, fmt.Errorf("faults: no %s process found among %d of %s", k, len(all), r.job.app)
 	}
 	r.mu.Lock()
-	p := of[r.rng.IntN(len(of))]
-	r.mu.Unlock()
-	r.logf("kill -9 %s, pid %d of %s", k, p.pid, p.container)
-	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("faults: kill %s %d: %w", k, p.pid, err)
+	defer r.mu.Unlock()
+	return of[r.rng.IntN(len(of))], nil
+}
+
+func (r *run) kill(k Kind) error { return r.signal(k, syscall.SIGKILL) }
+
+// signal signals one process of a kind.
+func (r *run) signal(k Kind, sig syscall.Signal) error {
+	p, err := r.one(k)
+	if err != nil {
+		return err
+	}
+	r.logf("signal %d to the %s, pid %d of %s", sig, k, p.pid, p.container)
+	if err := syscall.Kill(p.pid, sig); err != nil {
+		return fmt.Errorf("faults: signal %s %d: %w", k, p.pid, err)
 	}
 	return nil
 }
@@ -365,68 +396,4 @@ func (r *run) restarted(ctx context.Context, before int) (time.Time, error) {
 		return down || s.Restarts > before, nil
 	})
 	return time.Now(), err
-}
-
-// judge waits for the results, ends the job and collects the evidence.
-func (r *run) judge(ctx context.Context) (*Report, error) {
-	want := eos.Results(r.spec)
-	wctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	waited := r.watch.WaitFor(wctx, want) // what is missing is for the judge to say
-	if err := r.healthy(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.usage.flat(); err != nil {
-		return nil, err
-	}
-	ends, err := r.kafka.Ends(ctx, r.in)
-	if err != nil {
-		return nil, err
-	}
-	counted, err := r.operators(ctx, ends)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.cancel(ctx); err != nil {
-		return nil, err
-	}
-	live, err := r.watch.Stop()
-	if err != nil {
-		return nil, err
-	}
-	h, err := r.kafka.Collect(ctx, eos.CollectOptions{Spec: r.spec, Input: r.in, Output: r.out, DeadLetter: r.dead, Prefix: r.prefix, Parallelism: parallelism, Pool: r.pool(), Group: r.group})
-	if err != nil {
-		return nil, err
-	}
-	h.Add(live...)
-	h.Add(counted...)
-	h.Add(r.injected...)
-	if err := r.orphans(ctx); err != nil {
-		return nil, err
-	}
-	completed, err := r.checkpoints.stop()
-	if err != nil {
-		return nil, err
-	}
-	h.Add(completed...)
-	if r.o.History != "" {
-		if err := h.AppendFile(r.o.History); err != nil {
-			return nil, err
-		}
-	}
-	r.report.History = h
-	r.report.Verdict = eos.Judge(h)
-	if !r.report.Verdict.OK {
-		return &r.report, errors.Join(fmt.Errorf("faults: seed %d: the output is not exactly once", r.o.Seed), waited)
-	}
-	return &r.report, nil
-}
-
-// cleanup makes sure that no application outlives the run.
-func (r *run) cleanup() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if _, err := r.o.Cluster.YarnCLI(ctx, "application", "-kill", r.job.app); err != nil {
-		r.logf("kill %s: %v", r.job.app, err)
-	}
 }

@@ -44,7 +44,15 @@ func (u *usage) sample(app string) error {
 				rss[p.kind] = max(rss[p.kind], n)
 			}
 		}
-		open[p.kind] = max(open[p.kind], len(fds))
+		n := len(fds)
+		if p.kind == ApplicationMaster { // the ResourceManager's proxy keeps a connection for each of the many questions of a run, for a while
+			others, err := accepted(p.pid)
+			if err != nil {
+				continue
+			}
+			n -= others
+		}
+		open[p.kind] = max(open[p.kind], n)
 	}
 	for k, n := range rss {
 		u.rss[k] = append(u.rss[k], n)

@@ -1,4 +1,5 @@
-// Package kafkaproxy is a TCP proxy in front of one Kafka broker that can cut its clients off, slow them down, and deliver an EndTxn late.
+// Package kafkaproxy is a TCP proxy in front of one Kafka broker that can cut its clients off, slow them down, break their connections, and
+// deliver an EndTxn late.
 // Clients find the proxy in place of the broker in the answers that name brokers. It knows the frames and the headers of Kafka's protocol, and
 // of the bodies those of Metadata, FindCoordinator and DescribeCluster. No TLS, no SASL, one broker.
 //
@@ -34,9 +35,10 @@ type Proxy struct {
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	healed  chan struct{} // closed unless cut
-	delay   time.Duration // of each answer
-	hold    []time.Duration
+	conns   map[net.Conn]struct{} // of clients
+	healed  chan struct{}         // closed unless cut
+	delay   time.Duration         // of each answer
+	hold    []time.Duration       // of the EndTxn to come
 	late    []Late
 	waiting chan struct{} // closed when late grew
 }
@@ -59,7 +61,7 @@ func Start(target string) (*Proxy, error) {
 		cancel()
 		return nil, fmt.Errorf("kafkaproxy: %w", err)
 	}
-	p := &Proxy{target: target, host: "127.0.0.1", l: l, ctx: ctx, cancel: cancel, healed: make(chan struct{}), waiting: make(chan struct{})}
+	p := &Proxy{target: target, host: "127.0.0.1", l: l, ctx: ctx, cancel: cancel, conns: map[net.Conn]struct{}{}, healed: make(chan struct{}), waiting: make(chan struct{})}
 	close(p.healed)
 	if a, ok := l.Addr().(*net.TCPAddr); ok {
 		p.port = int32(a.Port)
@@ -107,10 +109,23 @@ func (p *Proxy) Slow(d time.Duration) {
 	p.mu.Unlock()
 }
 
-// HoldEndTxn takes the next EndTxn off its connection, which it closes, and delivers it after d.
-func (p *Proxy) HoldEndTxn(d time.Duration) {
+// Reset breaks all connections, in the middle of what they carry; clients may connect again at once.
+func (p *Proxy) Reset() {
 	p.mu.Lock()
-	p.hold = append(p.hold, d)
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if t, ok := c.(*net.TCPConn); ok {
+			_ = t.SetLinger(0) // a reset, not an end
+		}
+		_ = c.Close()
+	}
+}
+
+// HoldEndTxn takes the next EndTxn requests off their connections, which it closes, and delivers each after its time of ds; 0 lets one
+// through. A client that repeats a request that was held sends the next one.
+func (p *Proxy) HoldEndTxn(ds ...time.Duration) {
+	p.mu.Lock()
+	p.hold = append(p.hold, ds...)
 	p.mu.Unlock()
 }
 
@@ -150,7 +165,15 @@ func (p *Proxy) accept() {
 
 // serve forwards one connection. Both directions end together.
 func (p *Proxy) serve(client net.Conn) {
-	defer client.Close()
+	p.mu.Lock()
+	p.conns[client] = struct{}{}
+	p.mu.Unlock()
+	defer func() {
+		_ = client.Close()
+		p.mu.Lock()
+		delete(p.conns, client)
+		p.mu.Unlock()
+	}()
 	if !p.open() {
 		return
 	}
@@ -190,7 +213,7 @@ func (p *Proxy) takeHold() (d time.Duration, ok bool) {
 	}
 	d = p.hold[0]
 	p.hold = p.hold[1:]
-	return d, true
+	return d, d > 0
 }
 
 // deliver sends a held request on a connection of its own.

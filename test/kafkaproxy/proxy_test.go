@@ -75,3 +75,31 @@ func TestHeldEndTxnIsDeliveredLate(t *testing.T) {
 		t.Errorf("late: %+v", l)
 	}
 }
+
+// Of several requests each has its own time, and those with none go through.
+func TestEachEndTxnHasItsTime(t *testing.T) {
+	p, cl := start(t)
+	p.HoldEndTxn(0, 300*time.Millisecond)
+	if err := write(t.Context(), cl); err != nil {
+		t.Fatalf("the first is let through: %v", err)
+	}
+	if n := p.Delivered(); n != 0 {
+		t.Fatalf("%d were held", n)
+	}
+	if err := write(t.Context(), cl); err != nil {
+		t.Log("the second is held:", err)
+	}
+	if late, err := p.AwaitLate(t.Context(), 1); err != nil || late[0].Err != nil {
+		t.Errorf("late: %+v, %v", late, err)
+	}
+}
+
+func TestResetBreaksConnectionsOnly(t *testing.T) {
+	p, cl := start(t)
+	for range 3 {
+		if err := write(t.Context(), cl); err != nil {
+			t.Fatal(err)
+		}
+		p.Reset()
+	}
+}

@@ -57,7 +57,7 @@ PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|chec
 MODELS := $$(grep -rlE --include='*_test.go' 'pgregory.net/rapid|state/statetest' runtime state checkpoint serde am connector stream | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 # `make sim` and `make test-model` give other seeds each time, and print the command that repeats them.
-.PHONY: test test-unit test-model sim sim-mutants meta test-integration test-faults test-kills test-endtxn soak deps deps-faults
+.PHONY: test test-unit test-model fuzz sim sim-mutants meta test-integration test-faults test-kills test-endtxn soak deps deps-faults
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
 	$(INTEGRATION) 2>&1 | $(CLOSING); \
@@ -78,6 +78,9 @@ test-model: ## operators, windows, joins, state and timers against plain models,
 	@n="$${N:-1000}"; seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; run="$${RUN:-Model|Reference}"; \
 	echo "$$n runs of each model with seed $$seed; the same again: make test-model N=$$n SEED=$$seed RUN='$$run'"; \
 	go test -count=1 -timeout 6h -run "$$run" $(MODELS) -rapid.checks="$$n" -rapid.seed="$$seed"
+
+fuzz: ## each fuzz test of decoders (snapshots, metadata, records, wire formats) for a while: make fuzz [FOR=30s] [RUN=checkpoint/metadata]
+	@scripts/fuzz.sh "$${FOR:-30s}" '$(or $(RUN),.)'
 
 sim: ## a whole job with its checkpoints, failures and restarts in one goroutine, N seeds from SEED on: make sim [N=10000] [SEED=7 [KEEP=2,5] [RECORDS=20] [TRACE=1]]
 	@n="$${N:-$(if $(SEED),1,10000)}"; seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \

@@ -54,12 +54,12 @@ func Decode(b []byte, base string) (Checkpoint, error) {
 	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(b[20:]); got != want {
 		return c, fmt.Errorf("metadata: decode: checksum %08x, want %08x: %w", got, want, ErrCorrupt)
 	}
-	d := &decoder{b: body, base: base}
+	d := &decoder{b: body, end: len(b), base: base}
 	d.checkpoint(&c)
 	if binary.LittleEndian.Uint16(b[8:]) >= 2 {
 		d.exchanges(&c)
 	}
-	if err := d.end(); err != nil {
+	if err := d.finish(); err != nil {
 		return Checkpoint{}, fmt.Errorf("metadata: decode: %w", err)
 	}
 	return c, nil
@@ -72,7 +72,7 @@ func DecodeTask(b []byte) (Task, error) {
 	if len(b) == 0 {
 		return t, nil
 	}
-	d := &decoder{b: b, bases: []string{""}}
+	d := &decoder{b: b, end: len(b), bases: []string{""}}
 	v := d.u16()
 	if d.err == nil && (v == 0 || v > Version) {
 		return t, fmt.Errorf("metadata: decode task state: format version %d, this one reads up to %d: %w", v, Version, ErrVersion)
@@ -92,7 +92,7 @@ func DecodeTask(b []byte) (Task, error) {
 	if v >= 2 {
 		d.inFlight(&t)
 	}
-	if err := d.end(); err != nil {
+	if err := d.finish(); err != nil {
 		return Task{}, fmt.Errorf("metadata: decode task state: %w", err)
 	}
 	return t, nil
@@ -101,19 +101,21 @@ func DecodeTask(b []byte) (Task, error) {
 // decoder reads from the front of b; after the first error everything reads as zero and lists as empty.
 type decoder struct {
 	b     []byte
+	end   int // offset of the end of b in the input
 	base  string
 	bases []string // nil: no base indexes in the input
 	err   error
 }
 
+// fail keeps the first error, with the offset of what could not be read.
 func (d *decoder) fail(format string, args ...any) {
 	if d.err == nil {
-		d.err = fmt.Errorf(format+": %w", append(args, ErrCorrupt)...)
+		d.err = fmt.Errorf("at byte %d: %s: %w", d.end-len(d.b), fmt.Sprintf(format, args...), ErrCorrupt)
 		d.b = nil
 	}
 }
 
-func (d *decoder) end() error {
+func (d *decoder) finish() error {
 	if d.err == nil && len(d.b) > 0 {
 		d.fail("%d bytes left over", len(d.b))
 	}

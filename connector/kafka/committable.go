@@ -136,10 +136,16 @@ func decodeCommittable(b []byte) (committable, error) {
 	var topics []span
 	if version >= 2 {
 		for range d.count() {
+			if d.bad {
+				return committable{}, errCommittable
+			}
 			topics = append(topics, span{topic: d.string(), topicID: d.topicID()})
 		}
 	}
 	for range d.count() {
+		if d.bad {
+			return committable{}, errCommittable
+		}
 		var s span
 		if version == 1 {
 			s.topic = d.string()

@@ -411,9 +411,12 @@ func (s *FileStore) leader(ctx context.Context, minEpoch int64) (l Leader, ok bo
 	if err != nil || len(epochs) == 0 || epochs[len(epochs)-1] < minEpoch {
 		return l, false, err
 	}
-	b, err := fs.ReadFile(ctx, s.fs, path.Join(s.root, leaderPrefix+strconv.FormatInt(epochs[len(epochs)-1], 10)), maxFile)
+	p := path.Join(s.root, leaderPrefix+strconv.FormatInt(epochs[len(epochs)-1], 10))
+	b, err := fs.ReadFile(ctx, s.fs, p, maxFile)
 	if err == nil {
-		err = json.Unmarshal(b, &l)
+		if err = json.Unmarshal(b, &l); err != nil {
+			err = s.damaged(p, err)
+		}
 	}
 	return l, err == nil, err
 }

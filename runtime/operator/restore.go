@@ -20,6 +20,9 @@ func (e lastingError) Unwrap() error { return e.err }
 // Fatal tells the task that a restart is no use.
 func (e lastingError) Fatal() bool { return true }
 
+// Lasting is fmt.Errorf of a failure that every restart would meet again.
+func Lasting(format string, args ...any) error { return lasting(format, args...) }
+
 // damagedError is a lastingError about state that is not what was written.
 type damagedError struct{ lastingError }
 
@@ -32,6 +35,21 @@ func damaged(format string, args ...any) error {
 
 // another is what there is to do about state that cannot be read.
 const another = "start the job from another checkpoint or savepoint"
+
+// Unreadable marks an error about records that were under way in the checkpoint that is restored: no restart reads a file that is missing or
+// damaged, but another checkpoint may be restored, or records that this job cannot take.
+func Unreadable(err error) error {
+	var file *storage.StateFileError
+	switch {
+	case errors.As(err, &file):
+		return damaged("%w; %s", err, another)
+	case errors.Is(err, ErrCorrupt):
+		return lasting("%w; %s", err, another)
+	case errors.Is(err, ErrUnkeyed):
+		return lastingError{err}
+	}
+	return err
+}
 
 // restoring attributes an error that came up when state was opened or restored. Of what went wrong beside a state file that is missing or
 // damaged, such as the downloads that were given up then, nothing is said.

@@ -127,7 +127,7 @@ func newWindowClock(ctx *Context, r state.Range) (windowClock, error) {
 	c := windowClock{watermark: MinWatermark, top: MinWatermark, first: r.Start}
 	for _, b := range ctx.List(watermarkState) {
 		if len(b) != 16 {
-			return c, fmt.Errorf("operator %s: restore watermark: %d bytes", ctx.Describe(), len(b))
+			return c, ctx.undecodable("watermarks", fmt.Errorf("an item of %d bytes", len(b)))
 		}
 		from, to := int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
 		ts := int64(binary.LittleEndian.Uint64(b[8:]))

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -95,9 +96,10 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		return nil, err
 	}
 	for _, b := range ctx.List(nextIDState) {
-		if len(b) == 8 {
-			o.nextID = max(o.nextID, int64(binary.LittleEndian.Uint64(b)))
+		if len(b) != 8 {
+			return nil, ctx.undecodable("the number of the next window", fmt.Errorf("an item of %d bytes", len(b)))
 		}
+		o.nextID = max(o.nextID, int64(binary.LittleEndian.Uint64(b)))
 	}
 	if spec.Trigger != nil {
 		o.watch.init(ctx)

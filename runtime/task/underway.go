@@ -1,7 +1,9 @@
 package task
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -153,16 +156,15 @@ func (t *Task) restoredInput(input int) (out []network.Restored, err error) {
 			typ = edge.Type().(operator.Type)
 		}
 		if f.Type != typ.Name() {
-			return nil, fmt.Errorf("task: restore input %d of %s: records of type %s are under way in the checkpoint, which is unaligned, and the job reads %s there; "+
+			return nil, operator.Lasting("task: restore input %d of %s: records of type %s are under way in the checkpoint, which is unaligned, and the job reads %s there; "+
 				"let the job that wrote it take a savepoint, which holds no such records", input, t.d.Vertex.Name, f.Type, typ.Name())
 		}
 		data, err := t.readSegment(&f.Segment)
-		if err != nil {
-			return nil, fmt.Errorf("task: restore input %d of %s: %w", input, t.d.Vertex.Name, err)
+		if err == nil {
+			data, err = t.sift(f.Sift, typ, edge, data)
 		}
-		data, err = t.sift(f.Sift, typ, edge, data)
 		if err != nil {
-			return nil, fmt.Errorf("task: restore input %d of %s: %w", input, t.d.Vertex.Name, err)
+			return nil, operator.Unreadable(fmt.Errorf("task: restore input %d of %s: %w", input, t.d.Vertex.Name, err))
 		}
 		if len(data) > 0 {
 			out = append(out, network.Restored{Channel: f.Channel, Data: data})
@@ -187,29 +189,33 @@ func (t *Task) sift(s metadata.Sift, typ operator.Type, edge graph.Edge, data []
 	return operator.Sift(data, measure, nil, -1)
 }
 
-func (t *Task) readSegment(s *metadata.Segment) (data []byte, err error) {
+func (t *Task) readSegment(s *metadata.Segment) ([]byte, error) {
+	return readSegment(t.ctx, t.env.FS, s)
+}
+
+// readSegment takes no more memory than the file has bytes, whatever the segment says. A file that is not what it should be is a
+// storage.StateFileError, as that of other state.
+func readSegment(ctx context.Context, reg *fs.Registry, s *metadata.Segment) (data []byte, err error) {
 	if s.File.Name == "" && s.Offset == 0 && s.Length == int64(len(s.File.Inline)) {
 		data = s.File.Inline
 	} else {
-		src := storage.NewSource(t.env.FS)
-		r, err := src.Open(t.ctx, s.File)
+		r, err := storage.NewSource(reg).Open(ctx, s.File)
 		if err != nil {
 			return nil, err
 		}
-		data = make([]byte, s.Length)
-		_, err = r.ReadAt(data, s.Offset)
-		if err == io.EOF { //nolint:errorlint // ReaderAt: what was asked for is there
-			err = nil
-		}
-		if cerr := r.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
+		var b bytes.Buffer
+		_, err = b.ReadFrom(io.NewSectionReader(r, s.Offset, s.Length))
+		if err = errors.Join(err, r.Close()); err != nil {
 			return nil, err
 		}
+		data = b.Bytes()
 	}
-	if got := crc32.Checksum(data, castagnoli); got != s.CRC32C {
-		return nil, fmt.Errorf("%d bytes at %d of state file %s: checksum %08x, want %08x: %w", s.Length, s.Offset, s.File.Name, got, s.CRC32C, storage.ErrDamaged)
+	if got := crc32.Checksum(data, castagnoli); int64(len(data)) != s.Length || got != s.CRC32C {
+		uri := s.File.Path()
+		if uri == "" {
+			uri = "in the checkpoint's metadata"
+		}
+		return nil, &storage.StateFileError{URI: uri, Err: fmt.Errorf("%w: %d bytes at byte %d with checksum %08x, want %d with %08x", storage.ErrDamaged, len(data), s.Offset, got, s.Length, s.CRC32C)}
 	}
 	return data, nil
 }

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/thalweg/thalweg/checkpoint/savepoint"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/jobmaster"
 )
@@ -169,5 +171,54 @@ func TestDamagedStateIsRefusedOnExplicitRestore(t *testing.T) {
 		if err := os.WriteFile(hurt.file, whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What an unaligned checkpoint found under way is state like all other: when it is damaged, a restart goes back to the checkpoint before.
+func TestDamagedRecordsUnderWayFallBack(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRiver(40, 60, 2*time.Millisecond)
+			c := startCluster(t, t.TempDir(), riverProgram(t, r, [5]int{2, 2, 2, 2, 1}), 2, 1, config.Configuration{
+				config.Unaligned.Key: "true", config.NetworkBufferSize.Key: "512 b", config.BufferTimeout.Key: "1 ms", config.MemoryThreshold.Key: "0",
+				config.CheckpointsRetained.Key: "2", "restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1",
+			})
+			c.running()
+			var path string
+			for range 2 {
+				c.flood(r, 100)
+				path = c.trigger(jobmaster.TriggerRequest{Kind: jobmaster.TriggerCheckpoint})
+			}
+			cp, err := savepoint.Load(t.Context(), c.reg, path, savepoint.NoClaim)
+			if err != nil || !cp.Unaligned() {
+				t.Fatalf("nothing is under way: %v", err)
+			}
+			done := map[string]bool{}
+			for _, x := range cp.Exchanges {
+				for _, p := range x.Parts {
+					file := strings.TrimPrefix(p.Segment.File.Path(), "file://")
+					if done[file] {
+						continue
+					}
+					done[file] = true
+					if err := damage(file); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r.restored = true
+			r.fail.Store(true) // uses up the only restart that counts
+			c.until("two restarts", func() bool { return c.details().Restarts == 2 })
+			c.running()
+			close(r.open)
+			c.until("the last record", r.done)
+			r.check(t)
+			for k, n := range r.seen {
+				if n != springs*r.each {
+					t.Errorf("key %d was counted %d times, want %d", k, n, springs*r.each)
+				}
+			}
+		})
 	}
 }

@@ -25,3 +25,5 @@ func TestMaps(t *testing.T) { statetest.Maps(t, factory) }
 func TestEntries(t *testing.T) { statetest.Entries(t, factory) }
 
 func TestUnopened(t *testing.T) { statetest.Unopened(t, factory) }
+
+func FuzzRestore(f *testing.F) { statetest.FuzzRestore(f, factory) }

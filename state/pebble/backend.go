@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	pdb "github.com/cockroachdb/pebble/v2"
@@ -125,6 +126,25 @@ func (s *setMeta) enabled(now func() int64) (changed bool) {
 	return true
 }
 
+// check refuses what no backend has written, so that the rest can rely on it.
+func (m *dbMeta) check() error {
+	ids, names := map[uint16]bool{0: true}, map[string]bool{}
+	for i := range m.Sets {
+		s := &m.Sets[i]
+		values := len(s.Values) > 0 && len(s.Values) <= 256
+		if s.Kind == canonical.KindTimers {
+			values = len(s.Values) == 0
+		} else if s.Kind != canonical.KindTable {
+			return fmt.Errorf("state %q is of kind %q: %w", s.Name, s.Kind, canonical.ErrCorrupt)
+		}
+		if ids[s.ID] || names[s.Name] || !values {
+			return fmt.Errorf("state %q with number %d and %d versions: %w", s.Name, s.ID, len(s.Values), canonical.ErrCorrupt)
+		}
+		ids[s.ID], names[s.Name] = true, true
+	}
+	return nil
+}
+
 func (m *dbMeta) find(name string) *setMeta {
 	for i := range m.Sets {
 		if m.Sets[i].Name == name {
@@ -166,6 +186,9 @@ func NewWithOptions(cfg state.Config, opts Options) (*Backend, error) {
 	b.disk = newDisk(opts.below(), cfg.Dir, cfg.Logger)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	if err := b.start(); err != nil {
+		if pdb.IsCorruptionError(err) { // Pebble's errors have several lines
+			err = fmt.Errorf("pebble: restore: the store's files do not fit together: %s: %w", strings.ReplaceAll(err.Error(), "\n", "; "), canonical.ErrCorrupt)
+		}
 		return nil, errors.Join(b.disk.explain(err), b.Close())
 	}
 	return b, nil
@@ -212,6 +235,9 @@ func readMeta(db *pdb.DB) (dbMeta, error) {
 	}
 	if err == nil && m.Version != 1 {
 		err = fmt.Errorf("version %d is not known to this program", m.Version)
+	}
+	if err == nil {
+		err = m.check()
 	}
 	if err != nil {
 		return m, fmt.Errorf("pebble: list of states: %w", err)

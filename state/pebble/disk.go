@@ -140,6 +140,9 @@ func listener(d *disk) *pdb.EventListener {
 				d.change(func() { d.compact = nil })
 			}
 		},
+		DataCorruption: func(i pdb.DataCorruptionInfo) { // the reader gets an error, too
+			d.log.Error().Str("file", i.Path).Str("detail", strings.ReplaceAll(fmt.Sprint(i.Details), "\n", "; ")).Msg("a file of the local state is damaged")
+		},
 		BackgroundError: func(err error) {
 			d.change(func() {
 				if d.last != nil && errors.Is(err, d.last) {

@@ -233,8 +233,8 @@ func findNamespaces[K comparable, V any](t *table[K, V]) (err error) {
 	defer func() { err = errors.Join(err, it.Close()) }()
 	for ok := it.First(); ok; {
 		k := it.Key()
-		if len(k) < tablePrefix {
-			return fmt.Errorf("key of %d bytes: %w", len(k), canonical.ErrCorrupt)
+		if err := whole(canonical.KindTable, k); err != nil {
+			return err
 		}
 		g, ns := int(k[2])<<8|int(k[3]), ordered(k[groupPrefix:])
 		spaceOrNew(t, ns).stored.add(g - t.start)

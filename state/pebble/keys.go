@@ -2,9 +2,11 @@ package pebble
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 
 	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/canonical"
 )
 
 // Keys in Pebble, numbers big-endian so that bytes order as values do:
@@ -20,6 +22,18 @@ const (
 	tablePrefix = 12
 	timerPrefix = 20
 )
+
+// whole checks that a stored key of a set of a kind has all that stands before the encoded key.
+func whole(kind string, k []byte) error {
+	n := tablePrefix
+	if kind == canonical.KindTimers {
+		n = timerPrefix
+	}
+	if len(k) < n {
+		return fmt.Errorf("a stored key of %d bytes: %w", len(k), canonical.ErrCorrupt)
+	}
+	return nil
+}
 
 var metaKey = []byte{0, 0, 'm'}
 

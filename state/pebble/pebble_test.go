@@ -124,3 +124,5 @@ func TestTextsTiny(t *testing.T) { statetest.Texts(t, tiny, heap) }
 func TestUnopened(t *testing.T) { statetest.Unopened(t, heap, plain, tiny) }
 
 func TestUnopenedSchemas(t *testing.T) { statetest.UnopenedSchemas(t, plain, heap) }
+
+func FuzzRestore(f *testing.F) { statetest.FuzzRestore(f, plain) }

@@ -256,6 +256,9 @@ func (s *snapshot) writeCanonical(ctx context.Context, sink state.Sink) (state.H
 
 func copyEntry(w *canonical.Writer, index int, x set, kind string, it *pdb.Iterator, now int64, scratch []byte) ([]byte, error) {
 	k := it.Key()
+	if err := whole(kind, k); err != nil {
+		return scratch, err
+	}
 	if kind == canonical.KindTimers {
 		return scratch, w.Timer(index, ordered(k[tablePrefix:]), ordered(k[groupPrefix:]), k[timerPrefix:])
 	}

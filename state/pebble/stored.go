@@ -34,6 +34,9 @@ func (b *Backend) Stored(name string, rng state.Range, fn func(value *serde.Sche
 			if err != nil {
 				return fmt.Errorf("pebble: read state %q: %w", name, err)
 			}
+			if err := whole(set.Kind, k); err != nil {
+				return fmt.Errorf("pebble: state %q: %w", name, err)
+			}
 			e.Group = g
 			if set.Kind == canonical.KindTimers {
 				e.Namespace, e.At, e.Key = ordered(k[tablePrefix:]), ordered(k[groupPrefix:]), k[timerPrefix:]

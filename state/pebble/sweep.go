@@ -114,8 +114,8 @@ func sweepStored[K comparable, V any](t *table[K, V], n int, now int64) (out []f
 	for ; ok && n > 0; ok = it.Next() {
 		n--
 		k := it.Key()
-		if len(k) < tablePrefix {
-			return nil, fmt.Errorf("key of %d bytes: %w", len(k), canonical.ErrCorrupt)
+		if err := whole(canonical.KindTable, k); err != nil {
+			return nil, err
 		}
 		ns, enc := ordered(k[groupPrefix:]), k[tablePrefix:]
 		s := t.spaces[ns]

@@ -273,7 +273,11 @@ func loadTimers[K comparable](t *timers[K]) (err error) {
 		n := 0
 		for ok := seekTimer(t, it, g); ok && n < perGroup; ok = it.Next() {
 			if n++; n == perGroup {
-				if at := ordered(it.Key()[groupPrefix:]); !cut || at < last {
+				k := it.Key()
+				if err := whole(canonical.KindTimers, k); err != nil {
+					return err
+				}
+				if at := ordered(k[groupPrefix:]); !cut || at < last {
 					last, cut = at, true
 				}
 			}
@@ -286,8 +290,8 @@ func loadTimers[K comparable](t *timers[K]) (err error) {
 	for g := r.Start; g < r.End; g++ {
 		for ok := seekTimer(t, it, g); ok; ok = it.Next() {
 			k := it.Key()
-			if len(k) < timerPrefix {
-				return fmt.Errorf("key of %d bytes: %w", len(k), canonical.ErrCorrupt)
+			if err := whole(canonical.KindTimers, k); err != nil {
+				return err
 			}
 			at := ordered(k[groupPrefix:])
 			if at > last {

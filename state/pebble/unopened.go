@@ -137,6 +137,9 @@ func copyUnopened(w *canonical.Writer, first int, s *setMeta, it *pdb.Iterator, 
 	for ok := it.First(); ok; ok = it.Next() {
 		k := it.Key()
 		v, err := it.ValueAndErr()
+		if err == nil {
+			err = whole(s.Kind, k)
+		}
 		if err == nil && s.Kind == canonical.KindTimers {
 			err = w.Timer(first, ordered(k[tablePrefix:]), ordered(k[groupPrefix:]), k[timerPrefix:])
 		} else if err == nil {

@@ -1,8 +1,6 @@
 package operator
 
 import (
-	"fmt"
-
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/backend"
@@ -13,16 +11,13 @@ import (
 
 // openBoxes opens a keyed table of this operator. Each name is opened with one type of values.
 func openBoxes[K comparable](ctx *Context, name string, key serde.Codec[K], value *serde.Boxed) (state.Table[K, any], error) {
-	b, err := ctx.Backend()
-	if err != nil {
-		return nil, err
-	}
 	adapt := func(stored serde.Schema, _ int64) (serde.Codec[any], error) { return asCodec(value.Migrating(stored)) }
-	t, err := backend.OpenTable(b, state.TableDesc[K, any]{Name: name, Key: key, Value: value, Adapt: adapt, Verify: verifyKeys(ctx, key)})
-	if err != nil {
-		return nil, ctx.restoring(fmt.Sprintf("state %q", name), err)
-	}
-	return t, nil
+	var t state.Table[K, any]
+	err := ctx.openState("state", name, func(b state.Backend) (err error) {
+		t, err = backend.OpenTable(b, state.TableDesc[K, any]{Name: name, Key: key, Value: value, Adapt: adapt, Verify: verifyKeys(ctx, key)})
+		return err
+	})
+	return t, err
 }
 
 // asCodec keeps a nil pointer from becoming a codec.

@@ -20,9 +20,13 @@ type carriedLists struct {
 	schemas [][]byte // items of schemasState
 }
 
-// Open opens an operator: from then on its state is what it is.
+// Open opens an operator: from then on its state is what it is. Errors: *MisfitError, with all of the operator's state that does not fit.
 func Open(ctx context.Context, o Operator, c *Context) error {
-	if err := o.Open(ctx); err != nil {
+	err := o.Open(ctx)
+	if m := c.misfit(); m != nil {
+		return m // what else is wrong follows from it
+	}
+	if err != nil {
 		return err
 	}
 	return c.settle()

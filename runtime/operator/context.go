@@ -70,6 +70,8 @@ type Context struct {
 	Mark *Marker
 
 	keyed         state.Backend
+	misfits       []misfit      // stored state that this operator cannot open
+	spare         state.Backend // what is opened instead
 	keyEnds       []keyEnd
 	claims        map[claimed]claim // names of user state that are taken
 	opened        bool              // Open has returned
@@ -218,26 +220,20 @@ func (k *KeyedBase) Close() error {
 
 // OpenTable opens a keyed table of this operator.
 func OpenTable[K comparable, V any](c *Context, name string, key serde.Codec[K], value serde.Codec[V]) (state.Table[K, V], error) {
-	b, err := c.Backend()
-	if err != nil {
-		return nil, err
-	}
-	t, err := backend.OpenTable(b, state.TableDesc[K, V]{Name: name, Key: key, Value: value, Verify: verifyKeys(c, key)})
-	if err != nil {
-		return nil, c.restoring(fmt.Sprintf("state %q", name), err)
-	}
-	return t, nil
+	var t state.Table[K, V]
+	err := c.openState("state", name, func(b state.Backend) (err error) {
+		t, err = backend.OpenTable(b, state.TableDesc[K, V]{Name: name, Key: key, Value: value, Verify: verifyKeys(c, key)})
+		return err
+	})
+	return t, err
 }
 
 // OpenTimers opens a timer set of this operator.
 func OpenTimers[K comparable](c *Context, name string, key serde.Codec[K]) (state.Timers[K], error) {
-	b, err := c.Backend()
-	if err != nil {
-		return nil, err
-	}
-	t, err := backend.OpenTimers(b, state.TimersDesc[K]{Name: name, Key: key})
-	if err != nil {
-		return nil, c.restoring(fmt.Sprintf("timers %q", name), err)
-	}
-	return t, nil
+	var t state.Timers[K]
+	err := c.openState("timers", name, func(b state.Backend) (err error) {
+		t, err = backend.OpenTimers(b, state.TimersDesc[K]{Name: name, Key: key})
+		return err
+	})
+	return t, err
 }

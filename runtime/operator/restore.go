@@ -56,7 +56,6 @@ func Unreadable(err error) error {
 func (c *Context) restoring(what string, err error) error {
 	var file *storage.StateFileError
 	var content *canonical.CorruptError
-	var misfit *canonical.MisfitError
 	switch {
 	case errors.As(err, &file):
 		err = damaged("restore: %w; %s", file, another)
@@ -64,8 +63,6 @@ func (c *Context) restoring(what string, err error) error {
 		err = damaged("restore: %w; %s", content, another)
 	case errors.Is(err, canonical.ErrCorrupt):
 		err = damaged("%w; %s", err, another)
-	case errors.As(err, &misfit):
-		err = lastingError{err}
 	}
 	return c.wrap(fmt.Errorf("%s: %w", what, err))
 }

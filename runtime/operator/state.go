@@ -143,17 +143,14 @@ func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl
 
 // openTable opens a table of user state.
 func openTable[K comparable, V any](c *Context, desc state.TableDesc[K, V]) (state.Table[K, V], error) {
-	b, err := c.Backend()
-	if err != nil {
-		return nil, err
-	}
 	name := desc.Name
 	desc.Name, desc.Verify = userPrefix+name, verifyKeys(c, desc.Key)
-	t, err := backend.OpenTable(b, desc)
-	if err != nil {
-		return nil, c.restoring(fmt.Sprintf("state %q", name), err)
-	}
-	return t, nil
+	var t state.Table[K, V]
+	err := c.openState("state", name, func(b state.Backend) (err error) {
+		t, err = backend.OpenTable(b, desc)
+		return err
+	})
+	return t, err
 }
 
 // valueAccess is one value of the current key.

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/thalweg/thalweg/state"
 	"github.com/thalweg/thalweg/state/backend"
@@ -128,17 +127,14 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 }
 
 func openMap[K, S comparable, V any](c *Context, desc state.MapDesc[K, S, V]) (state.MapTable[K, S, V], error) {
-	b, err := c.Backend()
-	if err != nil {
-		return nil, err
-	}
 	name := desc.Name
 	desc.Name = userPrefix + name
-	t, err := backend.OpenMap(b, desc)
-	if err != nil {
-		return nil, c.restoring(fmt.Sprintf("state %q", name), err)
-	}
-	return t, nil
+	var t state.MapTable[K, S, V]
+	err := c.openState("state", name, func(b state.Backend) (err error) {
+		t, err = backend.OpenMap(b, desc)
+		return err
+	})
+	return t, err
 }
 
 // mapKeys lists the keys that have a map.

@@ -56,7 +56,7 @@ func (c *Context) stored(name, kind string, schema serde.Schema) ([][]byte, serd
 			continue
 		}
 		if s.Kind != kind {
-			return nil, schema, lasting("state %q was stored as %s state and is opened as %s state at %s; give it another name", name, s.Kind, kind, userSite())
+			return nil, schema, c.refuse(lasting("state %q was stored as %s state and is opened as %s state at %s; give it another name", name, s.Kind, kind, userSite()))
 		}
 		return items, s.Schema, nil
 	}
@@ -130,7 +130,7 @@ func openList[V any](c *Context, name, kind string) (ListState[V], error) {
 	}
 	from, err := serde.Migrating(codec, schema)
 	if err != nil {
-		return ListState[V]{}, lasting("state %q: %w", name, err)
+		return ListState[V]{}, c.refuse(lasting("state %q: %w", name, err))
 	}
 	s := &subtaskList[V]{name: name, kind: kind, codec: codec}
 	for _, b := range items {
@@ -261,7 +261,11 @@ func openBroadcast[UK comparable, V any](c *Context, name string) (*broadcastMap
 	if err != nil {
 		return nil, err
 	}
-	if err := s.restore(items, schema); err != nil {
+	from, err := s.reader(schema)
+	if err != nil {
+		return nil, c.refuse(lasting("state %q: %w", name, err))
+	}
+	if err := s.restore(items, from); err != nil {
 		return nil, lasting("restore state %q: %w", name, err)
 	}
 	c.keep(name, s)
@@ -277,14 +281,15 @@ type broadcastMap[UK comparable, V any] struct {
 	m     map[UK]V
 }
 
-func (s *broadcastMap[UK, V]) restore(items [][]byte, schema serde.Schema) error {
+// reader reads values that were stored with a schema.
+func (s *broadcastMap[UK, V]) reader(schema serde.Schema) (serde.Codec[V], error) {
 	if schema.Key == nil || schema.Elem == nil || !serde.Same(*schema.Key, s.key.Schema()) {
-		return fmt.Errorf("the type of its keys changed: now %s", typeName[UK]())
+		return nil, fmt.Errorf("the type of its keys changed: now %s", typeName[UK]())
 	}
-	from, err := serde.Migrating(s.value, *schema.Elem)
-	if err != nil {
-		return err
-	}
+	return serde.Migrating(s.value, *schema.Elem)
+}
+
+func (s *broadcastMap[UK, V]) restore(items [][]byte, from serde.Codec[V]) error {
 	for _, b := range items {
 		k, n, err := s.key.Decode(b)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,7 @@ type Deployment struct {
 	CommitOnly         bool               // all there is to do is to commit what Restore holds
 	Restore            metadata.Task
 	RestoredCheckpoint int64
+	Start              *Start // of the tasks that are deployed together; nil: this one waits for no others
 }
 
 // Environment is what a worker gives to its tasks.
@@ -201,15 +203,8 @@ func (t *Task) run() (err error) {
 	if err := failpoint.Error("restore/task"); err != nil {
 		return err
 	}
-	if err := t.compose(); err != nil {
+	if err := t.open(); err != nil {
 		return err
-	}
-	t.composed.Store(true)
-	for i := len(t.ops) - 1; i >= 0; i-- {
-		t.mark.Current = i
-		if err := operator.Open(t.ctx, t.ops[i], t.ctxs[i]); err != nil {
-			return fmt.Errorf("open: %w", err)
-		}
 	}
 	t.scheduleFlush()
 	failpoint.At("task/running")
@@ -221,6 +216,32 @@ func (t *Task) run() (err error) {
 		return err
 	}
 	return t.closeAll()
+}
+
+// open composes and opens the operators, and waits for the tasks that are deployed with this one.
+func (t *Task) open() error {
+	var misfit *operator.MisfitError
+	arrive := sync.OnceFunc(func() { t.d.Start.Arrive(misfit) })
+	defer arrive()
+	if err := t.compose(); err != nil {
+		return err
+	}
+	t.composed.Store(true)
+	for i := len(t.ops) - 1; i >= 0; i-- {
+		t.mark.Current = i
+		err := operator.Open(t.ctx, t.ops[i], t.ctxs[i])
+		var m *operator.MisfitError
+		if errors.As(err, &m) {
+			misfit = misfit.Add(m) // what else does not fit is told with it
+		} else if err != nil {
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	arrive()
+	if err := t.d.Start.wait(t.ctx, misfit); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	return nil
 }
 
 // current describes the operator whose user code runs.

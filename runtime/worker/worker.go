@@ -300,9 +300,11 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int
 		}
 		w.env.Network.ReleaseBefore(oldest, kept...) // what finished and was not read to its end; nobody will
 	})
+	start := startOf(ds)
 	for _, d := range ds {
-		t, err := w.make(ctx, d)
+		t, err := w.make(ctx, d, start)
 		if err != nil {
+			start.Arrive(nil)
 			if e, perr := graph.ParseExecutionID(d.GetExecutionId()); perr == nil {
 				w.State(e, pb.TaskState_FAILED, &pb.Failure{Message: err.Error(), Kind: "deploy"})
 			}
@@ -321,7 +323,17 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int
 	}
 }
 
-func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, error) {
+// startOf lets tasks that are deployed with state wait for each other; nil when none is.
+func startOf(ds []*pb.TaskDeployment) *task.Start {
+	for _, d := range ds {
+		if len(d.GetRestore()) > 0 && !d.GetCommitOnly() {
+			return task.NewStart(len(ds))
+		}
+	}
+	return nil
+}
+
+func (w *worker) make(ctx context.Context, d *pb.TaskDeployment, start *task.Start) (*task.Task, error) {
 	e, err := graph.ParseExecutionID(d.GetExecutionId())
 	if err != nil {
 		return nil, fmt.Errorf("worker: deploy: %w", err)
@@ -334,7 +346,7 @@ func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, er
 		Execution: e, JobName: w.program.Graph.Name, Vertex: v, Head: head, Subtask: int(d.GetSubtask()),
 		Parallelism: int(d.GetParallelism()), MaxParallelism: int(d.GetMaxParallelism()),
 		RestoredCheckpoint: d.GetRestoredCheckpointId(), ConsumerMax: map[int]int{},
-		Batch: w.program.Graph.Mode == graph.Batch, CommitOnly: d.GetCommitOnly(),
+		Batch: w.program.Graph.Mode == graph.Batch, CommitOnly: d.GetCommitOnly(), Start: start,
 	}
 	for _, g := range d.GetInputs() {
 		var in []network.Source

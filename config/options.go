@@ -88,6 +88,17 @@ var (
 	ClaimMode           = enumOption("execution.state-recovery.claim-mode", "no_claim", "Who owns the files of the savepoint afterwards.", "claim", "no_claim")
 )
 
+// Merging of state files. Source of keys and defaults: Flink 2.x.
+var (
+	FileMerging = boolOption("execution.checkpointing.file-merging.enabled", false,
+		"Put the state files that the subtasks of one TaskManager write for a checkpoint together into few files, of which each subtask refers to its parts. State below execution.checkpointing.fs.memory-threshold is in the checkpoint's metadata all the same. Savepoints are not merged.")
+	FileMergingMaxSize     = bytesOption("execution.checkpointing.file-merging.max-file-size", 32<<20, "A file of this size takes no more.", betweenBytes(1<<10, 1<<40))
+	FileMergingMaxSubtasks = intOption("execution.checkpointing.file-merging.max-subtasks-per-file", 4,
+		"Subtasks that share a file, at most; with fewer, more files are written at the same time.", between(1, 1<<15))
+	FileMergingMaxAmplification = floatOption("execution.checkpointing.file-merging.max-space-amplification", 2,
+		"What an incremental checkpoint still needs of an earlier one's file is written anew when the file is more than so many times as large; below 1, files stay as long as anything in them is needed.", between(0.0, 1e6))
+)
+
 // Processes and memory.
 var (
 	JobManagerMemory      = bytesOption("jobmanager.memory.process.size", 448<<20, "Size of the application master's container. Flink's default is 1600mb.", betweenBytes(64<<20, 16<<40))

@@ -18,6 +18,12 @@ type LocalSource interface {
 	Link(ctx context.Context, ref FileRef, path string) bool
 }
 
+// Chooser is a Sink that may want a file stored again that a snapshot could refer to.
+type Chooser interface {
+	// Reuse reports whether the snapshot shall refer to a Shared file of an earlier one. It is asked once about each.
+	Reuse(ref FileRef) bool
+}
+
 // Anew is a Sink for a snapshot that is to refer to no file of an earlier one: all of it is written.
 type Anew struct{ Sink }
 

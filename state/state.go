@@ -197,6 +197,9 @@ type FileRef struct {
 	Size   int64
 	CRC32C uint32
 	Inline []byte // set instead of Name
+	// Part says that the content is the Size bytes of the file from Offset on. The file holds that of others, too.
+	Part   bool
+	Offset int64
 	// Base is the directory (URI) Name is relative to. It is not stored in metadata; the reader of metadata fills it in.
 	Base string
 }

@@ -392,9 +392,14 @@ func (d *decoder) ref(r *state.FileRef) {
 		if d.err == nil && int64(len(r.Inline)) != r.Size {
 			d.fail("inline file of %d bytes says %d", len(r.Inline), r.Size)
 		}
-	case 1, 2:
-		r.Scope = state.Scope(kind - 1)
+	case 1, 2, 3, 4:
+		r.Scope = state.Scope((kind - 1) % 2)
 		r.Name = d.str()
+		if r.Part = kind > 2; r.Part {
+			if r.Offset = d.i64(); r.Offset < 0 || r.Size > math.MaxInt64-r.Offset {
+				d.fail("file %q: %d bytes at %d", r.Name, r.Size, r.Offset)
+			}
+		}
 		if r.Name == "" || r.Size < 0 {
 			d.fail("file %q of %d bytes", r.Name, r.Size)
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // Version, described byte by byte in FORMAT.md, is the format version that Encode and EncodeTask write. Decoders read every version up to it.
-const Version = 2
+const Version = 3
 
 const (
 	magic      = "THLWGCKP"
@@ -268,7 +268,7 @@ func (e *encoder) handle(h *state.Handle) {
 }
 
 func (e *encoder) ref(r *state.FileRef) {
-	kind := uint8(0) // 0 inline, 1 exclusive file, 2 shared file
+	kind := uint8(0) // 0 inline, 1 exclusive file, 2 shared file, 3 and 4 parts of such
 	if r.Name != "" {
 		if r.Inline != nil {
 			e.fail("file %q: has a name and inline content", r.Name)
@@ -281,6 +281,12 @@ func (e *encoder) ref(r *state.FileRef) {
 		default:
 			e.fail("file %q: unknown scope %d", r.Name, r.Scope)
 		}
+		if r.Part {
+			kind += 2
+			if r.Offset < 0 || r.Size < 0 || r.Size > math.MaxInt64-r.Offset {
+				e.fail("file %q: %d bytes at %d", r.Name, r.Size, r.Offset)
+			}
+		}
 	}
 	e.u8(kind)
 	e.i64(r.Size)
@@ -289,6 +295,9 @@ func (e *encoder) ref(r *state.FileRef) {
 		e.bytes(r.Inline)
 	} else {
 		e.str(r.Name)
+	}
+	if r.Part && kind > 2 {
+		e.i64(r.Offset)
 	}
 	if e.bases != nil {
 		if kind == 0 {

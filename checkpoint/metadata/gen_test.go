@@ -61,6 +61,9 @@ func drawRef(t *rapid.T, base string) state.FileRef {
 	r.Name = rapid.StringMatching(`(\.\./shared/)?[0-9]-[0-9a-f]{8}`).Draw(t, "name")
 	r.Scope = rapid.SampledFrom([]state.Scope{state.Exclusive, state.Shared}).Draw(t, "scope")
 	r.Base = base
+	if r.Part = rapid.Bool().Draw(t, "part"); r.Part {
+		r.Offset = rapid.Int64Range(0, 1<<40).Draw(t, "offset in the file")
+	}
 	return r
 }
 

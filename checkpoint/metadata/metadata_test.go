@@ -77,7 +77,8 @@ func sample() Checkpoint {
 			Subtasks: []Subtask{{Index: 0, Keyed: []state.Handle{{Format: "canonical", Range: state.Range{Start: 0, End: 64}, Size: 3, New: 3,
 				Tables: []state.TableMeta{{Name: "panes", Kind: "table", Stored: 1, Key: serde.Schema{Kind: "string"},
 					Value: serde.Schema{Kind: "struct", Name: "main.acc", Fields: []serde.SchemaField{{Name: "Sum", Type: serde.Schema{Kind: "int64"}}}}}},
-				Files:   []state.File{{Ref: state.FileRef{Inline: []byte("abc"), Size: 3, CRC32C: crc32.Checksum([]byte("abc"), castagnoli)}}},
+				Files: []state.File{{Ref: state.FileRef{Inline: []byte("abc"), Size: 3, CRC32C: crc32.Checksum([]byte("abc"), castagnoli)}},
+					{Key: "7.sst", Ref: state.FileRef{Name: "../shared/41-0b", Scope: state.Shared, Size: 9, CRC32C: 5, Part: true, Offset: 77}}},
 				Offsets: []int64{0, 3}}},
 				Lists: []ListState{{Name: "offsets", Items: [][]byte{[]byte("p0")}}}}}}},
 		Exchanges: []Exchange{{From: graph.OperatorID{ID: graph.ID{4}}, Tag: "late", To: graph.OperatorID{ID: graph.ID{5}}, Input: 1, Type: "main.Order#01020304",
@@ -85,13 +86,13 @@ func sample() Checkpoint {
 				Segment: Segment{File: state.FileRef{Name: "42-0a", Size: 100, CRC32C: 7}, Offset: 60, Length: 40, CRC32C: 8}}}}}}
 }
 
-// A snapshot of version 1 holds nothing that was under way.
-func TestVersion1IsRead(t *testing.T) {
-	dump, err := os.ReadFile("testdata/v1.hex")
+// golden is a file of testdata.
+func golden(t *testing.T, name string) (b []byte) {
+	t.Helper()
+	dump, err := os.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b []byte
 	for line := range strings.Lines(string(dump)) {
 		if len(line) < 60 {
 			continue // the end's offset
@@ -102,14 +103,25 @@ func TestVersion1IsRead(t *testing.T) {
 		}
 		b = append(b, row...)
 	}
-	got, err := Decode(b, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return b
+}
+
+// Snapshots of version 2 hold no parts of files, and those of version 1 nothing that was under way.
+func TestFormerVersionsAreRead(t *testing.T) {
 	want := sample()
-	want.Exchanges = nil
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Fatal(diff)
+	h := &want.Operators[0].Subtasks[0].Keyed[0]
+	h.Files = h.Files[:1]
+	for _, name := range []string{"v2.hex", "v1.hex"} {
+		if name == "v1.hex" {
+			want.Exchanges = nil
+		}
+		got, err := Decode(golden(t, name), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s: %s", name, diff)
+		}
 	}
 }
 
@@ -119,7 +131,7 @@ func TestGoldenBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "testdata/v2.hex"
+	const file = "testdata/v3.hex"
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.WriteFile(file, []byte(hex.Dump(b)), 0o644); err != nil {
 			t.Fatal(err)

@@ -57,10 +57,7 @@ func (s *Sink) Create(ctx context.Context, scope state.Scope) (state.Stream, err
 	if s.err != nil {
 		return nil, fmt.Errorf("storage: create state file: %w", s.err)
 	}
-	if s.shared == "" {
-		scope = state.Exclusive
-	}
-	return &stream{ctx: ctx, sink: s, scope: scope}, nil
+	return &stream{ctx: ctx, sink: s, scope: s.ScopeOf(scope)}, nil
 }
 
 // Close gives back the file systems that the sink has opened. A sink that is never closed keeps its share of them, which costs nothing
@@ -105,26 +102,61 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Dir is the checkpoint's directory, a URI.
+func (s *Sink) Dir() string { return s.exclusive }
+
+// Threshold is the size up to which streams come back inline, bytes.
+func (s *Sink) Threshold() int64 { return s.threshold }
+
+// ScopeOf is the scope that files have which are to have another one: all are exclusive where there is no directory of shared ones.
+func (s *Sink) ScopeOf(scope state.Scope) state.Scope {
+	if s.shared == "" {
+		return state.Exclusive
+	}
+	return scope
+}
+
+// NewFile creates a file of its own for state of a scope. Name is what FileRef.Name of its content is. The context holds for the open file, too.
+func (s *Sink) NewFile(ctx context.Context, scope state.Scope) (w fs.Writer, uri, name string, err error) {
+	if s.err != nil {
+		return nil, "", "", fmt.Errorf("storage: create state file: %w", s.err)
+	}
+	dir, prefix := s.exclusive, ""
+	if s.ScopeOf(scope) == state.Shared {
+		dir, prefix = s.shared, s.sharedPrefix
+	}
+	base := s.namePrefix + randomHex(16)
+	uri, name = dir+"/"+base, prefix+base
+	if err := failpoint.Error("upload/create"); err != nil {
+		return nil, "", "", err
+	}
+	f, p, err := s.roots.at(ctx, uri)
+	if err == nil {
+		w, err = f.Create(ctx, p, false)
+	}
+	if err != nil {
+		return nil, "", "", fmt.Errorf("storage: create %s: %w", uri, err)
+	}
+	return w, uri, name, nil
+}
+
+// CloseFile closes a file that NewFile has created; it is in the store then. After an error it is aborted.
+func CloseFile(w fs.Writer, uri string) error {
+	failpoint.At("upload/before-close")
+	if err := w.Close(); err != nil {
+		_ = w.Abort() // what stays behind is swept: its name tells the checkpoint
+		return fmt.Errorf("storage: close %s: %w", uri, err)
+	}
+	return nil
+}
+
 // open creates the file and moves what was buffered into it.
 func (s *stream) open() error {
-	dir, prefix := s.sink.exclusive, ""
-	if s.scope == state.Shared {
-		dir, prefix = s.sink.shared, s.sink.sharedPrefix
-	}
-	base := s.sink.namePrefix + randomHex(16)
-	s.uri, s.name = dir+"/"+base, prefix+base
-	if err := failpoint.Error("upload/create"); err != nil {
+	w, uri, name, err := s.sink.NewFile(s.ctx, s.scope)
+	if err != nil {
 		return err
 	}
-	f, p, err := s.sink.roots.at(s.ctx, s.uri)
-	if err != nil {
-		return fmt.Errorf("storage: create %s: %w", s.uri, err)
-	}
-	w, err := f.Create(s.ctx, p, false)
-	if err != nil {
-		return fmt.Errorf("storage: create %s: %w", s.uri, err)
-	}
-	s.w = w
+	s.w, s.uri, s.name = w, uri, name
 	if len(s.buf) > 0 {
 		if _, err := w.Write(s.buf); err != nil {
 			return fmt.Errorf("storage: write %s: %w", s.uri, err)
@@ -154,10 +186,8 @@ func (s *stream) Commit() (state.FileRef, error) {
 		}
 		return ref, nil
 	}
-	failpoint.At("upload/before-close")
-	if err := s.w.Close(); err != nil {
-		s.abort()
-		return state.FileRef{}, fmt.Errorf("storage: close %s: %w", s.uri, err)
+	if err := CloseFile(s.w, s.uri); err != nil {
+		return state.FileRef{}, err
 	}
 	ref.Name, ref.Scope = s.name, s.scope
 	return ref, nil

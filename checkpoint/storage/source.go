@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -86,8 +87,29 @@ func (s *Source) Open(ctx context.Context, ref state.FileRef) (fs.Reader, error)
 		}
 		return nil, fmt.Errorf("storage: open state file %s: %w", uri, err)
 	}
+	if ref.Part {
+		r = newPart(r, ref)
+	}
 	return &checkedReader{Reader: r, uri: uri, want: ref}, nil
 }
+
+// part is a reader of a part of a file.
+type part struct {
+	*io.SectionReader
+	sequential *bufio.Reader
+	file       io.Closer
+}
+
+// partBuffer is what is read at once of a part: each read of a file in the middle is a request of its own.
+const partBuffer = 1 << 20
+
+func newPart(r fs.Reader, ref state.FileRef) *part {
+	s := io.NewSectionReader(r, ref.Offset, ref.Size)
+	return &part{s, bufio.NewReaderSize(s, int(min(ref.Size, partBuffer))), r}
+}
+
+func (p *part) Read(b []byte) (int, error) { return p.sequential.Read(b) }
+func (p *part) Close() error               { return p.file.Close() }
 
 type inlineReader struct{ *bytes.Reader }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
+	"github.com/thalweg/thalweg/checkpoint/storage/merge"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/internal/guard"
@@ -244,7 +245,14 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 		discard(parts)
 		return err
 	}
-	var sink state.Sink = storage.NewSink(t.env.FS, b.Exclusive, b.Shared, int64(config.MemoryThreshold.Value(t.env.Config)))
+	plain := storage.NewSink(t.env.FS, b.Exclusive, b.Shared, int64(config.MemoryThreshold.Value(t.env.Config)))
+	var sink state.Sink = plain
+	var merged *merge.Sink
+	if t.env.Merge != nil && !b.Savepoint {
+		merged = t.env.Merge.Sink(ctx, plain, t.d.Execution.String())
+		defer merged.Discard()
+		sink = merged
+	}
 	if !b.Savepoint { // no restart begins with one
 		sink = t.env.Backup.Sink(sink, b.ID, t.d.Subtask)
 	}
@@ -282,6 +290,11 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 		return fmt.Errorf("%s: write what is under way for checkpoint %d: %w", t.d.Vertex.Name, b.ID, err)
 	}
 	out.InFlight = inFlight
+	if merged != nil {
+		if err := merged.Seal(ctx); err != nil {
+			return fmt.Errorf("%s: write checkpoint %d: %w", t.d.Vertex.Name, b.ID, err)
+		}
+	}
 	enc, err := metadata.EncodeTask(out)
 	if err != nil {
 		return err

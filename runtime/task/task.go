@@ -23,6 +23,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage/backup"
+	"github.com/thalweg/thalweg/checkpoint/storage/merge"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/internal/failpoint"
@@ -66,7 +67,9 @@ type Environment struct {
 	Dirs     []string // local directories, used in turn
 	// Backup keeps local copies of checkpoints, and Recover restores from them; nil for none.
 	Backup, Recover *backup.Store
-	StateMemory     int64 // a slot's bytes for state
+	// Merge puts small state files of the worker's tasks together; nil for none.
+	Merge       *merge.Merger
+	StateMemory int64 // a slot's bytes for state
 	// StatePool is the memory that the state backends of a slot share; nil gives each of them StateMemory.
 	StatePool func(group string, subtask int) *state.Pool
 	Logger    zerolog.Logger
@@ -150,6 +153,8 @@ func (t *Task) Finish() {
 // Run runs the task until it has finished, failed or was cancelled, and reports each state.
 func (t *Task) Run() {
 	defer close(t.done)
+	t.env.Merge.Join(t.d.Execution.String())
+	defer t.env.Merge.Leave(t.d.Execution.String())
 	guard.Call(func() error {
 		t.env.Report.State(t.d.Execution, pb.TaskState_INITIALIZING, nil)
 		t.end(t.run())

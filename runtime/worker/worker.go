@@ -18,6 +18,7 @@ import (
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage/backup"
+	"github.com/thalweg/thalweg/checkpoint/storage/merge"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/fs"
@@ -83,6 +84,10 @@ func newWorker(link rpc.WorkerUplink, cfg rpc.ProcessConfig, p *graph.Program, r
 		if config.FromLocal.Value(conf) {
 			w.env.Recover = w.env.Backup
 		}
+	}
+	if config.FileMerging.Value(conf) {
+		w.env.Merge = merge.New(merge.Config{MaxFileSize: int64(config.FileMergingMaxSize.Value(conf)), MaxSubtasks: config.FileMergingMaxSubtasks.Value(conf),
+			MaxAmplification: config.FileMergingMaxAmplification.Value(conf)})
 	}
 	w.env.StatePool = (&pools{bytes: w.env.StateMemory, graph: p.Graph, made: map[poolKey]*state.Pool{}}).get
 	return w

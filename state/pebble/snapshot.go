@@ -290,6 +290,7 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 	if _, all := sink.(state.Anew); all {
 		known = nil
 	}
+	chooser, choosy := sink.(state.Chooser)
 	var others []string
 	var todo []int
 	for _, e := range dir {
@@ -299,6 +300,9 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 			others = append(others, name)
 		default:
 			ref, ok := known[name]
+			if ok && choosy && !chooser.Reuse(ref) {
+				ok, ref = false, state.FileRef{}
+			}
 			if !ok {
 				todo = append(todo, len(h.Files))
 			}

@@ -141,6 +141,9 @@ func name(ref state.FileRef) string {
 	if ref.Name == "" {
 		return ""
 	}
+	if ref.Part {
+		return path.Base(ref.Name) + "@" + strconv.FormatInt(ref.Offset, 10)
+	}
 	return path.Base(ref.Name)
 }
 

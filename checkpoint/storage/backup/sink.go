@@ -58,6 +58,12 @@ func (k *sink) Keep(ref state.FileRef, path string) {
 	k.store.miss(k.id, first)
 }
 
+// Reuse implements state.Chooser.
+func (k *sink) Reuse(ref state.FileRef) bool {
+	c, ok := k.Sink.(state.Chooser)
+	return !ok || c.Reuse(ref)
+}
+
 func (k *sink) link(path, name string, at int) error {
 	dir, err := k.store.folder(k.id, at)
 	if err == nil {

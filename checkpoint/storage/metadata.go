@@ -1,11 +1,15 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	iofs "io/fs"
 	"path"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/fs"
@@ -116,6 +120,28 @@ func relativize(c metadata.Checkpoint, dir string) (metadata.Checkpoint, error) 
 	return c, first
 }
 
+// checkpointsIn names the checkpoints in a job's directory, the newest first, "" for none.
+func checkpointsIn(ctx context.Context, f fs.FileSystem, dir string) string {
+	infos, err := f.List(ctx, dir)
+	if err != nil {
+		return ""
+	}
+	var ids []int64
+	for _, i := range infos {
+		if id, ok := checkpointID(path.Base(i.Path)); ok {
+			if _, err := f.Stat(ctx, path.Join(i.Path, MetadataName)); err == nil {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
+	var names []string
+	for _, id := range ids {
+		names = append(names, checkpointDir+strconv.FormatInt(id, 10))
+	}
+	return strings.Join(names, ", ")
+}
+
 // ReadMetadata reads the checkpoint or savepoint at uri, its directory or its _metadata file. FileRef.Base is filled in.
 //
 // Errors name the path and what to do: ErrNoCheckpoint (nothing there, or a directory without _metadata: an unfinished one),
@@ -145,6 +171,9 @@ func ReadMetadata(ctx context.Context, reg *fs.Registry, uri string) (metadata.C
 	}
 	b, err := fs.ReadFile(ctx, f, file, MaxMetadataSize)
 	if errors.Is(err, iofs.ErrNotExist) {
+		if all := checkpointsIn(ctx, f, p); all != "" {
+			return none, fmt.Errorf("storage: read %s: %w: it is the folder of a job; give one of its checkpoints, %s", uri, ErrNoCheckpoint, all)
+		}
 		return none, fmt.Errorf("storage: read %s: %w: the directory has no %s, so it was not finished or is not one; give another",
 			uri, ErrNoCheckpoint, MetadataName)
 	}

@@ -343,7 +343,7 @@ func testState(t *testing.T, rt *rapid.T, backend string, expires bool) {
 }
 
 // A time to live may be added to state that is stored without, and taken away: values then count as accessed at the first restore with
-// it, also when they are not touched for several checkpoints.
+// it, also when they are not touched for several checkpoints. Another one counts from the times that are stored (FLINK-32953).
 func TestTTLOverRestores(t *testing.T) {
 	for _, backend := range backends {
 		for _, canonical := range []bool{false, true} {
@@ -387,7 +387,11 @@ func TestTTLOverRestores(t *testing.T) {
 				h.advance(5099)
 				h.restart(3, canonical)
 				there()
-				h.advance(5100)
+				opts = []StateOption{WithTTL(StateTTLConfig{TTL: 200 * time.Millisecond, DisableCleanupInBackground: true})}
+				h.restart(2, canonical)
+				h.advance(5199)
+				there()
+				h.advance(5200)
 				h.restart(1, canonical)
 				for op, want := range map[string]string{"value": " false", "list": "", "map": "0 false", "red": "0 false", "agg": " false"} {
 					do(op, want)

@@ -23,7 +23,7 @@ type Stats struct {
 	Counts  Counts
 	Summary Summary
 	Latest  Latest
-	History []Details // newest first, the pending one included
+	History []Details // newest first, those in progress included
 }
 
 // Counts are totals since this application attempt took the job.

@@ -133,6 +133,8 @@ var Odd = []string{
 	restores + ";parallelism.default=7;pipeline.max-parallelism=7;execution.buffer-timeout.interval=0ms;splits=4",
 	restores + ";parallelism.default=2;pad=20000",
 	restores + ";parallelism.default=2;splits=3;taskmanager.numberOfTaskSlots=1",
+	restores + ";parallelism.default=3;splits=5;execution.checkpointing.max-concurrent-checkpoints=4",
+	restores + ";parallelism.default=2;splits=3;state.backend.type=pebble;execution.checkpointing.fs.memory-threshold=0;execution.checkpointing.max-concurrent-checkpoints=3",
 	restores + ";parallelism.default=3;splits=5;execution.checkpointing.unaligned.enabled=true",
 	restores + ";parallelism.default=2;splits=3;execution.checkpointing.unaligned.enabled=true;execution.checkpointing.aligned-checkpoint-timeout=2ms;taskmanager.memory.segment-size=100b",
 	restores + ";parallelism.default=2;state.backend.type=pebble;execution.checkpointing.unaligned.enabled=true;execution.checkpointing.fs.memory-threshold=0",
@@ -162,7 +164,8 @@ func Random(seed uint64) *Case {
 	add(40, "taskmanager.network.memory.buffers-per-channel=1", "taskmanager.network.memory.buffers-per-channel=7")
 	add(30, "taskmanager.network.memory.floating-buffers-per-gate=0")
 	add(50, "state.backend.type=pebble")
-	add(40, "execution.checkpointing.unaligned.enabled=true", "execution.checkpointing.unaligned.enabled=true;execution.checkpointing.aligned-checkpoint-timeout=2ms")
+	add(40, "execution.checkpointing.unaligned.enabled=true", "execution.checkpointing.unaligned.enabled=true;execution.checkpointing.aligned-checkpoint-timeout=2ms",
+		"execution.checkpointing.max-concurrent-checkpoints=3")
 	add(30, "pipeline.auto-watermark-interval=1ms", "pipeline.auto-watermark-interval=30ms")
 	add(40, "pad=50", "pad=5000")
 	add(60, restores, "execution.checkpointing.interval=2ms;rate=20000", "execution.runtime-mode=batch")

@@ -287,7 +287,6 @@ func (t *Task) actions(add func(int, func())) {
 			}
 			add(2, func() {
 				t.write(u)
-				w.point("uploaded")
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -39,6 +40,7 @@ func (m *master) carryOut(e coordinator.Effect) {
 		p.down = append(p.down, func() { p.snapshot(e.ID) })
 	case coordinator.TriggerTasks:
 		w.trace("epoch %d: checkpoint %d triggered", m.epoch, e.ID)
+		w.checkNumber(m, e.ID)
 		b := operator.Barrier{ID: e.ID, Timestamp: e.Timestamp.UnixMilli(), Savepoint: e.Options.Savepoint, Canonical: e.Options.Canonical,
 			Suspend: e.Options.Suspend, Drain: e.Options.Drain, Full: e.Options.Full, Base: e.Options.Base, Exclusive: e.Options.ExclusiveDir, Shared: e.Options.SharedDir}
 		m.toTasks(e.Tasks, func(wk *worker, ids []graph.ExecutionID) { wk.trigger(ids, b) })
@@ -53,6 +55,9 @@ func (m *master) carryOut(e coordinator.Effect) {
 	case coordinator.NotifyAborted:
 		w.trace("epoch %d: checkpoint %d aborted: %s", m.epoch, e.ID, e.Reason)
 		w.sometimes("a checkpoint was aborted")
+		if strings.Contains(e.Reason, "a task refers to") {
+			w.violate("checkpoint %d: %s", e.ID, e.Reason)
+		}
 		if strings.HasPrefix(e.Reason, coordinator.ErrSubsumed.Error()) {
 			w.sometimes("a newer checkpoint completed before an older one")
 		}
@@ -104,6 +109,9 @@ func (m *master) finished(e coordinator.Finished) {
 	if e.RequestID == rescaleRequest && e.Err != nil {
 		m.w.sometimes("the checkpoint for another parallelism failed")
 		m.step(scheduler.RescaleFailed{})
+	}
+	if e.RequestID == savepointRequest && errors.Is(e.Err, coordinator.ErrSubsumed) {
+		m.w.violate("a savepoint was given up for a checkpoint: %v", e.Err)
 	}
 	if e.RequestID != "stop" {
 		return

@@ -386,10 +386,14 @@ func (m *master) stop(drain bool) {
 	}
 }
 
+// savepointRequest is the request of a savepoint that the job goes on after.
+const savepointRequest = "savepoint"
+
 // manual asks for a checkpoint or a savepoint that the job goes on after.
 func (m *master) manual(kind coordinator.Kind, full bool) {
 	t := coordinator.Trigger{RequestID: "manual", Kind: kind, Full: full && kind == coordinator.Manual}
 	if kind == coordinator.Savepoint {
+		t.RequestID = savepointRequest
 		t.Dir, t.Canonical = fmt.Sprintf("%s/savepoints/savepoint-%s", m.w.fs.URI(), m.w.name()), true
 	}
 	m.checkpoints(t)

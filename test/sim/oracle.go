@@ -302,11 +302,27 @@ func (w *World) checkEnd() {
 	w.checkLeft([]string{})
 }
 
+// checkNumber: no two attempts use one number for a checkpoint, or they would share a folder, and the names of files.
+func (w *World) checkNumber(m *master, id int64) {
+	if e, used := w.numbers[id]; used && e != m.epoch && m.phase == w.phase {
+		w.violate("epoch %d takes a checkpoint %d, and epoch %d had one", m.epoch, id, e)
+	}
+	w.numbers[id] = m.epoch
+}
+
 // checkLeft looks for files that nobody names when a job has ended: below its folder there is what was retained, and no more. What a zombie
 // wrote is nobody's fault.
 func (w *World) checkLeft(retained []string) {
 	if w.leaves || w.zombies {
 		return
+	}
+	for _, dir := range retained {
+		c, err := storage.ReadMetadata(context.Background(), w.clean, dir)
+		if err != nil {
+			w.violate("checkpoint %s is retained, and cannot be read: %v", dir, err)
+			return
+		}
+		w.checkFiles(&c)
 	}
 	st := storage.New(w.mem, "/checkpoints", w.phase.job)
 	orphans, err := st.Orphans(context.Background(), retained)

@@ -31,6 +31,7 @@ var Rare = map[string]int{
 	"a zombie's write was refused":                                                      60,
 	"workers were killed because their tasks did not end":                               100,
 	"a newer checkpoint completed before an older one":                                  150,
+	"files were left of a checkpoint that was given up while it was written":            300,
 	"several checkpoints were pending":                                                  2000,
 	"a checkpoint referred to a table of an earlier one":                                2000,
 	"a restored task went on with the tables of its checkpoint":                         500,

@@ -84,6 +84,7 @@ type upload struct {
 	parts  []operator.Snapshot
 	tables [][]string // by operator
 	under  *underway
+	state  []byte          // the report, when the files are written
 	ctx    context.Context //nolint:containedctx // its life
 	cancel context.CancelFunc
 }
@@ -405,7 +406,7 @@ func (t *Task) end(s taskState, f *failure) {
 	t.enter()
 	for _, u := range t.uploads {
 		u.cancel()
-		_ = t.store(u) // which finds its context ended
+		t.drop(u)
 	}
 	t.uploads = nil
 	for _, c := range t.channels {

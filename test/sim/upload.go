@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
@@ -67,23 +68,37 @@ func (t *Task) abortUpload(id int64) {
 	}
 }
 
-// write runs an upload to its end.
+// write lets an upload write its files, or, when it has, acknowledge. What ends in between leaves them behind.
 func (t *Task) write(u *upload) {
-	for i, x := range t.uploads {
-		if x == u {
-			t.uploads = append(t.uploads[:i:i], t.uploads[i+1:]...)
-		}
-	}
 	t.enter()
-	err := t.store(u)
-	switch {
-	case err == nil || u.ctx.Err() != nil || t.over:
-	default:
-		t.w.trace("%s cannot write checkpoint %d", t, u.b.ID)
-		t.decline(u.b.ID, err)
+	if u.state == nil && u.ctx.Err() == nil {
+		err := t.store(u)
+		switch {
+		case err == nil:
+			return
+		case t.over:
+		default:
+			t.w.trace("%s cannot write checkpoint %d", t, u.b.ID)
+			t.decline(u.b.ID, err)
+		}
+	} else if u.ctx.Err() == nil {
+		t.worker.report(ackReport{id: t.d.id, checkpoint: u.b.ID, state: u.state})
+		t.w.point("uploaded")
+	} else {
+		t.drop(u)
 	}
+	t.uploads = slices.DeleteFunc(t.uploads, func(x *upload) bool { return x == u })
 	u.cancel()
 	t.run(func() error { return nil }) // may have been all that it waited for
+}
+
+// drop gives up an upload that was cancelled.
+func (t *Task) drop(u *upload) {
+	if u.state != nil {
+		t.w.sometimes("files were left of a checkpoint that was given up while it was written")
+		return
+	}
+	_ = t.store(u) // which finds its context ended
 }
 
 func (t *Task) store(u *upload) error {
@@ -123,10 +138,6 @@ func (t *Task) store(u *upload) error {
 		return err
 	}
 	out.InFlight = inFlight
-	enc, err := metadata.EncodeTask(out)
-	if err != nil {
-		return err
-	}
-	t.worker.report(ackReport{id: t.d.id, checkpoint: u.b.ID, state: enc})
-	return nil
+	u.state, err = metadata.EncodeTask(out)
+	return err
 }

@@ -79,11 +79,12 @@ type World struct {
 	slowUntil int64
 	changed   bool
 
-	pointer    int64  // latest, of this phase
-	pointerDir string //
-	leaves     bool   // files may be left: who would have removed them died
-	zombies    bool   // there were some in this phase
-	lost       bool   // a task found a transaction lost
+	numbers    map[int64]int64 // epochs of the checkpoints of this phase
+	pointer    int64           // latest, of this phase
+	pointerDir string          //
+	leaves     bool            // files may be left: who would have removed them died
+	zombies    bool            // there were some in this phase
+	lost       bool            // a task found a transaction lost
 	over       bool
 
 	violation string
@@ -135,6 +136,7 @@ func (w *World) nextPhase(from string, claim bool) {
 	}
 	id, _ := graph.ParseID(fmt.Sprintf("%032x", n+1))
 	w.phase = &phase{number: n, job: graph.JobID{ID: id}, par: w.plan.Phases[min(n, len(w.plan.Phases)-1)], from: from, claim: claim}
+	w.numbers = map[int64]int64{}
 	w.pointer, w.pointerDir, w.leaves, w.zombies = 0, "", false, false
 	w.trace("phase %d: parallelism %v from %q", n, w.phase.par, from)
 	if n > 0 {

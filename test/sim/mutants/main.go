@@ -57,20 +57,21 @@ func all(n int, run string) error {
 		tried++
 		began := time.Now()
 		seed, err := m.try(dir, n)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.Name, err)
+		if err != nil { // it does not compile
+			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
+			continue
 		}
 		if seed == "" {
 			missed = append(missed, m.Name)
 			seed = "MISSED"
 		}
-		fmt.Printf("%-45s %s  (%.0fs)\n", m.Name, seed, time.Since(began).Seconds())
+		fmt.Printf("%-70s %s  (%.0fs)\n", m.Name, seed, time.Since(began).Seconds())
 	}
 	fmt.Printf("%d of %d caught\n", tried-len(missed), tried)
 	if len(missed) > 0 {
-		return fmt.Errorf("not caught within %d seeds: %s", n, strings.Join(missed, ", "))
+		errs = append(errs, fmt.Errorf("not caught within %d seeds: %s", n, strings.Join(missed, ", ")))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // source is the file without the fault, in which its place stands once.
@@ -108,10 +109,10 @@ func (m mutant) try(dir string, n int) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", bin, "./test/sim").CombinedOutput(); err != nil { //nolint:gosec // as above
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", bin, "./test/sim").CombinedOutput(); err != nil { //nolint:gosec // as above
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	out, err := exec.CommandContext(ctx, bin, "-test.run", "TestSim$", "-n", fmt.Sprint(n), "-shrink=false").CombinedOutput() //nolint:gosec // as above
+	out, err := exec.CommandContext(ctx, bin, "-test.run", "TestSim$", "-test.timeout", "4m", "-n", fmt.Sprint(n), "-shrink=false").CombinedOutput() //nolint:gosec // as above
 	if err == nil {
 		return "", nil
 	}

@@ -44,7 +44,6 @@ var mutants = []mutant{
 	{"coordinator: an ack of an earlier checkpoint counts", acknowledge, "p := c.find(ev.ID)\n\tif p == nil || p.phase != acking {\n\t\tc.lateAck(ev)", "p := c.find(ev.ID)\n\tif p == nil && len(c.pending) > 0 {\n\t\tp = c.pending[0]\n\t}\n\tif p == nil || p.phase != acking {\n\t\tc.lateAck(ev)"},
 	{"coordinator: leaves what aborted checkpoints wrote, to the end", complete, "if keep && len(c.retained) > 0 {\n\t\tc.sweep()", "if keep && len(c.retained) > 0 {"},
 	{"concurrent: two pointers are stored at a time", complete, "if c.reserving || c.pointing() != nil {", "if c.reserving {"},
-	{"concurrent: the older pointer is stored last", complete, "for _, p := range slices.Backward(c.pending) {\n\t\tif p.phase == written {", "for _, p := range c.pending {\n\t\tif p.phase == written {"},
 	{"concurrent: a newer checkpoint does not end the older ones", complete, "if p.id > done.id || p.kind == Savepoint {\n\t\t\tcontinue", "if true {\n\t\t\tcontinue"},
 	{"concurrent: a newer checkpoint ends savepoints", complete, "if p.id > done.id || p.kind == Savepoint {\n\t\t\tcontinue", "if p.id > done.id {\n\t\t\tcontinue"},
 	{"concurrent: a checkpoint ends newer ones", complete, "if p.id > done.id || p.kind == Savepoint {\n\t\t\tcontinue", "if p.kind == Savepoint {\n\t\t\tcontinue"},

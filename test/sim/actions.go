@@ -161,7 +161,12 @@ func (m *master) actions(add func(int, func())) {
 			add(8, func() { _ = m.attempt.pop()() })
 		}
 		if d, ok := m.coord.Deadline(); ok && d.UnixMilli() <= w.now {
-			add(8, func() { m.checkpoints(coordinator.Tick{}) })
+			add(8, func() {
+				m.checkpoints(coordinator.Tick{})
+				if d, ok := m.coord.Deadline(); ok && !d.After(w.time()) {
+					w.violate("epoch %d: the coordinator does nothing at its deadline, with checkpoints %v pending", m.epoch, m.coord.Pending())
+				}
+			})
 		}
 		if d, ok := m.sched.Deadline(); ok && d.UnixMilli() <= w.now {
 			add(8, func() { m.step(scheduler.Tick{}) })

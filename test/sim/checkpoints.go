@@ -110,8 +110,13 @@ func (m *master) finished(e coordinator.Finished) {
 		m.w.sometimes("the checkpoint for another parallelism failed")
 		m.step(scheduler.RescaleFailed{})
 	}
-	if e.RequestID == savepointRequest && errors.Is(e.Err, coordinator.ErrSubsumed) {
-		m.w.violate("a savepoint was given up for a checkpoint: %v", e.Err)
+	if e.RequestID == savepointRequest {
+		switch {
+		case errors.Is(e.Err, coordinator.ErrSubsumed):
+			m.w.violate("a savepoint was given up for a checkpoint: %v", e.Err)
+		case errors.Is(e.Err, coordinator.ErrEnded) && e.ID != 0 && m.result != nil && m.result.State == scheduler.JobFinished:
+			m.w.violate("a savepoint was cut off by the end of the job: %v", e.Err)
+		}
 	}
 	if e.RequestID != "stop" {
 		return

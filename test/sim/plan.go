@@ -151,6 +151,9 @@ func NewPlan(seed uint64) *Plan {
 		at := some[r.IntN(len(some))]
 		p.Faults = append(p.Faults, strike{at.name, 1 + r.IntN(at.often), at.kinds[r.IntN(len(at.kinds))], r.IntN(1 << 20)})
 	}
+	for range p.AtOnce - 1 {
+		p.Faults = append(p.Faults, strike{"step", 100 + r.IntN(1500), []kind{savepoint_, savepoint_, checkpoint_}[r.IntN(3)], r.IntN(1 << 20)})
+	}
 	if len(p.Phases) > 1 && r.IntN(4) > 0 {
 		p.Faults = append(p.Faults, strike{"step", 200 + r.IntN(1500), []kind{stop_, stop_, cancel_}[r.IntN(3)], r.IntN(1 << 20)})
 	}

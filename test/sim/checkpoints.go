@@ -55,7 +55,7 @@ func (m *master) carryOut(e coordinator.Effect) {
 	case coordinator.NotifyAborted:
 		w.trace("epoch %d: checkpoint %d aborted: %s", m.epoch, e.ID, e.Reason)
 		w.sometimes("a checkpoint was aborted")
-		if strings.Contains(e.Reason, "a task refers to") {
+		if strings.Contains(e.Reason, "a task refers to") || strings.Contains(e.Reason, newerBarrier) {
 			w.violate("checkpoint %d: %s", e.ID, e.Reason)
 		}
 		if strings.HasPrefix(e.Reason, coordinator.ErrSubsumed.Error()) {

@@ -314,7 +314,7 @@ func (t *Task) apply(effects []barrier.Effect) error {
 			t.giveUp(e.Barrier.ID)
 			if e.Reason == barrier.Subsumed {
 				t.w.sometimes("a newer barrier ended an alignment")
-				t.decline(e.Barrier.ID, errors.New("a newer checkpoint's barrier came before the alignment was complete"))
+				t.decline(e.Barrier.ID, errors.New(newerBarrier))
 			} else {
 				t.w.sometimes("an alignment was aborted")
 			}
@@ -335,6 +335,9 @@ func (t *Task) apply(effects []barrier.Effect) error {
 	}
 	return nil
 }
+
+// newerBarrier is why a task declines a checkpoint; nobody should wait for it any more then.
+const newerBarrier = "a newer checkpoint's barrier came before the alignment was complete"
 
 func (t *Task) block(channel int, on bool) {
 	for _, c := range t.channels {

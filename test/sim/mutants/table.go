@@ -55,7 +55,7 @@ var mutants = []mutant{
 	{"concurrent: a stop begins beside a savepoint", trigger, "return savepoints == 0", "return true"},
 	{"concurrent: a time-out ends the first one only", trigger, "if p.phase != pointing && !c.now.Before(p.trigger.Add(c.cfg.Timeout)) {", "if p == c.pending[0] && len(c.pending) == 1 && p.phase != pointing && !c.now.Before(p.trigger.Add(c.cfg.Timeout)) {"},
 	{"unaligned: savepoints begin beside checkpoints", trigger, "case c.cfg.Unaligned:\n\t\treturn len(c.pending) == 0", "case c.cfg.Unaligned && k != Savepoint:\n\t\treturn len(c.pending) == 0"},
-	{"unaligned: what was restored is not read first", exchanges, "return math.MaxInt32", "return 0"},
+	{"unaligned: what was restored is not read first", exchanges, "return math.MaxInt32", "return 0 * math.MaxInt32"},
 	{"unaligned: what waited is read before what had arrived", exchanges, "if p.Sent {\n\t\treturn 0", "if !p.Sent {\n\t\treturn 0"},
 	{"unaligned: only consumers' parts are kept", exchanges, "part.Producer, part.Consumer = e.Subtask, f.Channel\n", "continue\n"},
 	{"increment: what was sent is known at once", increment, "t.sent[checkpoint] = files\n", "t.sent[checkpoint] = files\n\tt.replace(files)\n"},

@@ -23,6 +23,9 @@ func TestSeveralCheckpointsUnderWay(t *testing.T) {
 			conf := config.Configuration{config.StateBackend.Key: backend, config.CheckpointsAtOnce.Key: "4", config.CheckpointInterval.Key: "15 ms",
 				config.CheckpointTimeout.Key: "5 s", config.TolerableFailures.Key: "100000", config.MemoryThreshold.Key: "0 b",
 				config.NetworkBufferSize.Key: "512 b", config.BufferTimeout.Key: "1 ms"}
+			if rnd.IntN(2) == 0 {
+				conf[config.FileMerging.Key] = "true"
+			}
 			var r *river
 			p := [5]int{1, 1, 1, 1, 1}
 			for round := range 3 {

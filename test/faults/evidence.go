@@ -295,9 +295,9 @@ func (r *run) operators(ctx context.Context, ends map[int32]int64) ([]eos.Event,
 	})
 	if err != nil {
 		r.logf("%v: %d records in since checkpoint %d, counts %+v", err, in, id, c)
-	}
-	if c == (counts{}) {
-		return nil, err
+		if c == (counts{}) {
+			return nil, err
+		}
 	}
 	r.logf("since checkpoint %d: %d records in, %d out of the source and %d put aside, %d into the windows, %d late", id, in, c.sourceOut, c.filtered, c.windowIn, c.late)
 	return []eos.Event{

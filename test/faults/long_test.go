@@ -73,7 +73,7 @@ func TestEveryStep(t *testing.T) {
 	}
 	total := *records
 	if total == 0 {
-		total = *rate * int64(max(perStep, *every).Seconds()) * int64(len(steps)+1)
+		total = *rate * int64(Options{Steps: steps, Every: *every, Interval: *chk}.pace().Seconds()) * int64(len(steps)+1)
 	}
 	t.Logf("%d faults and %d pairs; repeat with SEED=%d", n, *pairs, *seed)
 	bin, file := binaries(t, "build-faults"), historyFile(t)

@@ -96,7 +96,10 @@ const (
 
 // pace is the length of the input for each fault.
 func (o Options) pace() time.Duration {
-	if o.long() {
+	switch {
+	case o.Interval > 0: // many transactions for each fault, and no transaction without output
+		return 4 * perStep
+	case o.long():
 		return max(perStep, o.Every)
 	}
 	return perFault

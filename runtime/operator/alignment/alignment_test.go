@@ -156,3 +156,38 @@ func TestBounds(t *testing.T) {
 		t.Errorf("members: %v", m)
 	}
 }
+
+// A source that starts anew holds its group back until it has reported, as at the job's start; the others keep what they have reported. One
+// that is taken out holds nobody back.
+func TestSourceThatStartsAnew(t *testing.T) {
+	var g Groups
+	g.Add("a", "group", 10, 1)
+	g.Add("b", "group", 10, 1)
+	g.Add("c", "another", 5, 1)
+	g.Report("a", 0, 100)
+	g.Report("b", 0, 50)
+	g.Report("c", 0, 7)
+	allowed := func(id string, want int64) {
+		t.Helper()
+		if got, _ := g.Allowed(id); got != want {
+			t.Errorf("%s may go to %d, want %d", id, got, want)
+		}
+	}
+	allowed("a", 60)
+	g.Remove("b")
+	allowed("a", 110)
+	g.Add("b", "group", 10, 1)
+	allowed("a", MinWatermark)
+	if !g.Report("b", 0, 30) {
+		t.Error("nobody waited for the report of the source that started anew")
+	}
+	allowed("a", 40)
+	allowed("c", 12)
+	if n := len(g.Members("a")); n != 2 {
+		t.Errorf("%d members", n)
+	}
+	g.Remove("nobody")
+	g.Remove("a")
+	g.Remove("b")
+	allowed("c", 12)
+}

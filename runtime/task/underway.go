@@ -199,6 +199,9 @@ func readSegment(ctx context.Context, reg *fs.Registry, s *metadata.Segment) (da
 	if s.File.Name == "" && s.Offset == 0 && s.Length == int64(len(s.File.Inline)) {
 		data = s.File.Inline
 	} else {
+		if s.Offset < 0 || s.Length < 0 {
+			return nil, &storage.StateFileError{URI: s.File.Path(), Err: fmt.Errorf("%w: %d bytes at byte %d", storage.ErrDamaged, s.Length, s.Offset)}
+		}
 		r, err := storage.NewSource(reg).Open(ctx, s.File)
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package statetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/thalweg/thalweg/serde"
@@ -28,7 +29,12 @@ func FuzzRestore(f *testing.F, factory Factory) {
 		readAll(t, c)
 		again := WriteAll(t, c.Snapshot(t, 1, true), &Store{InlineLimit: 1 << 30})
 		check(t, c.Close())
-		c = NewCluster(t, factory, 1, again, &Store{})
+		// A key whose bytes are not those that its codec makes is in another key group then.
+		if c, err = TryCluster(factory, 1, again, &Store{}); err != nil && !errors.Is(err, canonical.ErrCorrupt) {
+			t.Fatal(err)
+		} else if err != nil {
+			return
+		}
 		readAll(t, c)
 		err = c.Subtasks[0].Timers.PopUntil(1<<62, func(state.Key[string], state.Namespace, int64) error { return nil })
 		check(t, err)

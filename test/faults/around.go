@@ -62,15 +62,19 @@ func frozen(k Kind) Fault {
 		if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
 			return fmt.Errorf("faults: stop the %s %d: %w", k, p.pid, err)
 		}
-		err = until(ctx, time.Minute, fmt.Sprintf("the end of the %s that is stopped", k), func(context.Context) (bool, error) {
-			all, err := processes(r.job.app)
-			return err == nil && !slices.ContainsFunc(all, func(o process) bool { return o.pid == p.pid }), err
-		})
-		if err != nil {
+		if err = r.gone(ctx, p); err != nil {
 			err = errors.Join(err, syscall.Kill(p.pid, syscall.SIGCONT))
 		}
 		return err
 	}}
+}
+
+// gone waits for the end of a process that others are to end.
+func (r *run) gone(ctx context.Context, p process) error {
+	return until(ctx, time.Minute, fmt.Sprintf("the end of the %s %d", p.kind, p.pid), func(context.Context) (bool, error) {
+		all, err := processes(r.job.app)
+		return err == nil && !slices.ContainsFunc(all, func(o process) bool { return o.pid == p.pid }), err
+	})
 }
 
 // twice kills the application master, and the next one as soon as it is there.
@@ -179,8 +183,10 @@ func ended() Fault {
 		if err != nil {
 			return err
 		}
-		_, err = r.o.Cluster.YarnCLI(ctx, "container", "-signal", p.container, "FORCEFUL_SHUTDOWN")
-		return err
+		if _, err = r.o.Cluster.YarnCLI(ctx, "container", "-signal", p.container, "FORCEFUL_SHUTDOWN"); err != nil {
+			return err
+		}
+		return r.gone(ctx, p) // the NodeManager hears of it with its next heartbeat
 	}}
 }
 

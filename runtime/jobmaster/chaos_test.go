@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/jobmaster"
 	"github.com/thalweg/thalweg/runtime/jobmaster/jobtest"
 	"github.com/thalweg/thalweg/runtime/minicluster"
@@ -21,13 +22,19 @@ var (
 )
 
 // Whatever dies, in whatever order, and whatever parallelism is asked for meanwhile, the job comes back, from its latest completed checkpoint, with the
-// parallelism that was asked for last, and leaves nothing behind when it is cancelled.
+// parallelism that was asked for last, and leaves nothing behind when it is cancelled. The job is one pipeline, or two that fail apart.
 func TestChaos(t *testing.T) {
+	for name, g := range map[string]*graph.JobGraph{"one": jobtest.Graph(2, 3), "two": twoPipelines()} {
+		t.Run(name, func(t *testing.T) { chaos(t, g) })
+	}
+}
+
+func chaos(t *testing.T, g *graph.JobGraph) {
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	t.Logf("repeat with: go test ./runtime/jobmaster -run TestChaos -chaos.seed=%d", seed)
+	t.Logf("repeat with: go test ./runtime/jobmaster -run %s -chaos.seed=%d", t.Name(), seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	type restore struct {
 		attempt int32
@@ -44,7 +51,9 @@ func TestChaos(t *testing.T) {
 		return nil
 	}}
 	r := start(t, w, map[string]string{"restart-strategy.exponential-delay.max-backoff": "5 ms", "execution.checkpointing.interval": "7 ms",
-		"execution.checkpointing.tolerable-failed-checkpoints": "1000"}, func(o *minicluster.Options) { o.TaskManagers, o.CancelTimeout = 3, 100*time.Millisecond })
+		"execution.checkpointing.tolerable-failed-checkpoints": "1000"}, func(o *minicluster.Options) {
+		o.Graph, o.TaskManagers, o.CancelTimeout = g, 3, 100*time.Millisecond
+	})
 	pick := func() *jobtest.Worker {
 		ws := w.Workers()
 		if len(ws) == 0 {
@@ -52,6 +61,7 @@ func TestChaos(t *testing.T) {
 		}
 		return ws[rng.IntN(len(ws))]
 	}
+	r.running() // nobody can ask for another parallelism before
 	asked := 0 // the parallelism, at last
 	for range *chaosSteps {
 		if rng.IntN(3) > 0 { // else faults come on top of each other
@@ -84,14 +94,21 @@ func TestChaos(t *testing.T) {
 			}
 		case 7:
 			n := 1 + rng.IntN(5)
-			if err := r.tryRequire(both(n, n)); err != nil {
+			q := scheduler.Requirements{}
+			for _, v := range g.Vertices {
+				q[v.ID] = scheduler.Bounds{Lower: n, Upper: n}
+			}
+			if err := r.tryRequire(q); err != nil {
 				t.Errorf("rescale: %v", err)
 			}
 			asked = n
 		}
 	}
 	if asked > 0 {
-		r.runs(asked, asked)
+		r.until("what was asked for", func() bool {
+			d := r.details()
+			return !d.Rescaling && !slices.ContainsFunc(d.Vertices, func(v jobmaster.VertexDetails) bool { return len(v.Tasks) != asked })
+		})
 	}
 	r.running()
 	if err := r.c.Dispatcher.Cancel(r.c.JobID); err != nil {

@@ -112,6 +112,8 @@ func (m *master) finished(e coordinator.Finished) {
 	}
 	if e.RequestID == savepointRequest {
 		switch {
+		case e.Err == nil && !strings.Contains(e.Path, "/savepoints/"):
+			m.w.violate("who asked for a savepoint got %s", e.Path)
 		case errors.Is(e.Err, coordinator.ErrSubsumed):
 			m.w.violate("a savepoint was given up for a checkpoint: %v", e.Err)
 		case errors.Is(e.Err, coordinator.ErrEnded) && e.ID != 0 && m.result != nil && m.result.State == scheduler.JobFinished:

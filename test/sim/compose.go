@@ -126,6 +126,9 @@ func (t *Task) connect() error {
 }
 
 func (t *Task) gate(input int, from []network.Source, restored []network.Restored) (err error) {
+	if len(restored) > 0 && t.w.r.IntN(2) == 0 { // so that barriers find tasks that have not read it
+		t.w.frozen[t] = t.w.now + t.w.r.Int64N(600)
+	}
 	c := &channel{index: input, base: t.inputs, ready: true}
 	ready := func() { c.ready = true }
 	c.gate, err = t.w.net.NewGateWith(t.ctx, from, ready, network.GateOptions{Restored: restored, Attention: ready})

@@ -142,6 +142,9 @@ func NewPlan(seed uint64) *Plan {
 		p.AtOnce, p.Every = 2+r.IntN(3), 5+r.IntN(60)
 	case 1:
 		p.Overtake = []int{0, 0, 20, 100, 300}[r.IntN(5)]
+		if r.IntN(2) == 0 {
+			p.Every = 5 + r.IntN(40)
+		}
 	}
 	// A part of the places and of the kinds each time, so that some runs have many of the same.
 	some := slices.Clone(places)

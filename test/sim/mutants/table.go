@@ -30,7 +30,7 @@ var mutants = []mutant{
 	// The coordinator.
 	{"coordinator: completes with one ack missing", acknowledge, "if len(p.waiting) == 0 {\n\t\tc.finalize(p)", "if len(p.waiting) <= 1 {\n\t\tc.finalize(p)"},
 	{"coordinator: notifies before the pointer is stored", complete, "p.phase = pointing\n\t\t\tc.emit(StorePointer{ID: p.id, Dir: p.dir})", "p.phase = pointing\n\t\t\tc.emit(NotifyComplete{ID: p.id, Tasks: executions(p.tasks)})\n\t\t\tc.emit(StorePointer{ID: p.id, Dir: p.dir})"},
-	{"coordinator: aborts while the pointer is being stored", acknowledge, "if p.phase == pointing {\n\t\t\tp.tasksGone = true\n\t\t} else {\n\t\t\tc.abort(p, err, false)\n\t\t}", "c.abort(p, err, false)"},
+	{"coordinator: aborts while the pointer is being stored", acknowledge, "if p.phase == pointing {\n\t\t\tp.tasksGone = p.tasksGone || !ev.Part\n\t\t} else {\n\t\t\tc.abort(p, err, false)\n\t\t}", "c.abort(p, err, false)"},
 	{"coordinator: drops the one before the retained ones", complete, "for len(c.retained) > c.cfg.Retained {\n\t\tc.drop(c.retained[0], &d)", "for len(c.retained) > c.cfg.Retained {\n\t\tc.drop(c.retained[len(c.retained)-1], &d)"},
 	{"coordinator: discards the aborted checkpoint while it is written", acknowledge, "case writing:\n\t\tc.doomed[p.id] = d", "case writing:\n\t\tc.emit(d)"},
 	{"coordinator: forgets the states of enumerators", complete, "Config: c.cfg.Conf, Coordinators: p.coord}", "Config: c.cfg.Conf}"},

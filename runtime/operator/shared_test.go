@@ -356,3 +356,49 @@ func TestWindowsOfOneRecordDoNotShareIt(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// The records that an evictor leaves are those that came, whatever became of the results that were made of them.
+func TestRecordsThatEvictorsLeaveStayAsTheyCame(t *testing.T) {
+	spec := WindowSpec[int64, tagged]{Key: taggedKey(), Assigner: WindowAssigner[tagged]{Kind: GlobalWindows},
+		Trigger: func() Trigger[tagged] { return NewCountTrigger[tagged](1) }, Evictor: NewCountEvictor[tagged](3, false)}
+	folds := func(add func(a, b tagged) tagged) Factory {
+		return AggregateWindow(spec, func() WindowFunctions[int64, tagged, tagged, tagged] {
+			return WindowFunctions[int64, tagged, tagged, tagged]{
+				Add: func(a *tagged, v tagged, first bool) {
+					if first {
+						*a = v
+					} else {
+						*a = add(*a, v)
+					}
+				},
+				Emit: func(_ int64, _ Window, a *tagged, out *Collector[tagged]) error { out.Collect(*a); return nil },
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		f    Factory
+		want string
+	}{
+		"reduce":   {folds(adds), "[1 3 8 11 13]"},
+		"latest":   {folds(func(_, b tagged) tagged { return b }), "[1 2 5 4 4]"},
+		"elements": {ProcessWindow(spec, func() ProcessWindowFunction[int64, tagged, tagged] { return elements{} }), "[1 1 2 1 2 5 2 5 4 5 4 4]"},
+	} {
+		for _, backend := range backends {
+			t.Run(name+"/"+backend, func(t *testing.T) {
+				h := newHarness[tagged, tagged](t, c.f, backend, 1, taggedKey().NewHash())
+				defer h.close()
+				var got []int64
+				for _, n := range []int64{1, 2, 5, 4, 4} {
+					h.process(tagged{1, []int64{n}}, NoTimestamp)
+					for _, v := range h.take() {
+						got = append(got, v.N[0])
+						v.N[0] = 1000 // an operator behind it changes what it got
+					}
+				}
+				if fmt.Sprint(got) != c.want {
+					t.Errorf("got %v, want %s", got, c.want)
+				}
+			})
+		}
+	}
+}

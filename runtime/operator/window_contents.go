@@ -69,6 +69,15 @@ func mutableType[T any]() bool {
 	return err != nil || serde.Mutable(c)
 }
 
+// mutableCodec copies values of T; it is nil when no change of a copy can be seen through another, so that none is needed, and for types
+// without a codec.
+func mutableCodec[T any]() serde.Codec[T] {
+	if c, err := serde.For[T](); err == nil && serde.Mutable(c) {
+		return c
+	}
+	return nil
+}
+
 // put adds a record to a window's contents in state.
 func (c *contents[T, C]) put(p *C, v T, ts int64, first bool) {
 	if c.flat {

@@ -3,6 +3,7 @@ package operator
 import (
 	"slices"
 
+	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -80,6 +81,7 @@ type evictUser[K comparable, T, C, R any] struct {
 	env     *windowEnv[K, R]
 	c       contents[T, C]
 	evictor Evictor[T]
+	values  serde.Codec[T] // set when what results are made of needs records of its own: those that stay must not change with it
 }
 
 func (u *evictUser[K, T, C, R]) open(e *windowEnv[K, R]) error {
@@ -97,10 +99,14 @@ func (u *evictUser[K, T, C, R]) fireBuffer(k state.Key[K], w Window, buffer *[]T
 		c = u.c.empty()
 	}
 	for i := range kept {
+		v := kept[i].Value
+		if u.values != nil {
+			v = u.values.Clone(v)
+		}
 		if u.c.fold != nil {
-			u.c.fold(&c, kept[i].Value, i == 0)
+			u.c.fold(&c, v, i == 0)
 		} else {
-			u.c.add(&c, kept[i].Value, kept[i].Timestamp, i == 0)
+			u.c.add(&c, v, kept[i].Timestamp, i == 0)
 		}
 	}
 	if len(kept) > 0 || u.c.empty != nil {
@@ -116,7 +122,7 @@ func (u *evictUser[K, T, C, R]) fireBuffer(k state.Key[K], w Window, buffer *[]T
 // evictBuffer is an evictUser over its buffer.
 type evictBuffer[K comparable, T, C, R any] struct{ *evictUser[K, T, C, R] }
 
-// shares: the rest of the user's half may change records in place, as a reduce function does.
+// shares: the evictor may change records in place.
 func (evictBuffer[K, T, C, R]) shares() bool { return mutableType[T]() }
 
 func (b evictBuffer[K, T, C, R]) fire(k state.Key[K], w Window, c *[]TimestampedValue[T]) (bool, error) {

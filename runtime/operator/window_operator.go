@@ -73,8 +73,8 @@ func newWindow[K comparable, T, C, R any](ctx *Context, out any, spec *WindowSpe
 		return nil, err
 	}
 	o.overlap = o.win.Kind == SlidingWindows && o.win.Sliding.Size > o.win.Sliding.Slide
-	if codec, err := serde.For[T](); err == nil && o.overlap && serde.Mutable(codec) {
-		o.values = codec
+	if o.overlap {
+		o.values = mutableCodec[T]()
 	}
 	o.env = windowEnv[K, R]{ctx: ctx, codec: o.sel.Codec, c: newCollector(ctx, o.out), clock: &o.clock, merging: o.merges(), ns: o.nsOf}
 	var err error

@@ -147,7 +147,8 @@ func newEvicting[K comparable, T, C, R any](ctx *Context, out any, spec *WindowS
 		}
 		*b = append(*b, TimestampedValue[T]{v, ts})
 	}
-	return newWindow[K, T, []TimestampedValue[T], R](ctx, out, spec, b, evictBuffer[K, T, C, R]{&evictUser[K, T, C, R]{windowUser: user, c: c, evictor: spec.Evictor}}, openBoxed[K, []TimestampedValue[T]])
+	u := &evictUser[K, T, C, R]{windowUser: user, c: c, evictor: spec.Evictor, values: mutableCodec[T]()}
+	return newWindow[K, T, []TimestampedValue[T], R](ctx, out, spec, b, evictBuffer[K, T, C, R]{u}, openBoxed[K, []TimestampedValue[T]])
 }
 
 // TumblingWindow aggregates per key and tumbling event-time window; see AggregateWindow. f's functions are shared by all subtasks.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/serde"
 )
 
 // JoinContext is what a join's function gets with each pair.
@@ -31,10 +32,10 @@ type IntervalJoin[A, B any] struct {
 }
 
 // JoinInterval joins two keyed streams by event time. A record waits until no partner can come any more; one that is behind the watermark
-// is late. Source: Flink IntervalJoinOperator.
+// is late. The records of a pair are its own. Source: Flink IntervalJoinOperator.
 func JoinInterval[K comparable, A, B, R any](left KeySelector[K, A], right KeySelector[K, B], j IntervalJoin[A, B], fn func(ctx *JoinContext, l A, r B, out *Collector[R]) error) Factory {
 	return laid(layoutIntervalJoin, KeyedCoProcess(left, right, func() KeyedCoProcessFunction[K, A, B, R] {
-		return &intervalJoin[K, A, B, R]{j: j, fn: fn}
+		return &intervalJoin[K, A, B, R]{j: j, fn: fn, lefts: mutableCodec[A](), rights: mutableCodec[B]()}
 	}).New)
 }
 
@@ -45,6 +46,9 @@ type intervalJoin[K comparable, A, B, R any] struct {
 	right MapState[int64, []B]
 	late  connector.Counter
 	jc    JoinContext
+	// lefts and rights are set when the records of a pair need to be copies: the others are in the state, and in other pairs.
+	lefts  serde.Codec[A]
+	rights serde.Codec[B]
 }
 
 func (j *intervalJoin[K, A, B, R]) Open(rt *RuntimeContext[K]) (err error) {
@@ -126,6 +130,12 @@ func (j *intervalJoin[K, A, B, R]) ProcessSecond(ctx *KeyedContext[K], v B, out 
 func (j *intervalJoin[K, A, B, R]) pair(e *emission, left, right int64, l A, r B, out *Collector[R]) error {
 	j.jc = JoinContext{e, left, right}
 	e.m.TS = max(left, right)
+	if j.lefts != nil {
+		l = j.lefts.Clone(l)
+	}
+	if j.rights != nil {
+		r = j.rights.Clone(r)
+	}
 	if err := j.fn(&j.jc, l, r, out); err != nil {
 		return err
 	}

@@ -44,13 +44,21 @@ func CoGroupWindow[K comparable, A, B, R any](spec CoWindowSpec[K, A, B], fn fun
 	})
 }
 
-// JoinWindow calls fn for each pair of records, one of each stream, of a key and window. fn is shared by the subtasks. Results have the
+// JoinWindow calls fn for each pair of records, one of each stream, of a key and window. The records of a pair are its own. fn is shared by the subtasks. Results have the
 // window's last millisecond as their event time. Source: Flink JoinedStreams.
 func JoinWindow[K comparable, A, B, R any](spec CoWindowSpec[K, A, B], fn func(ctx *WindowContext[K], one A, two B, out *Collector[R]) error) Factory {
+	one, two := mutableCodec[A](), mutableCodec[B]()
 	return coWindow(spec, func(ctx *WindowContext[K], c *bothSides[A, B], out *Collector[R]) error {
 		for i := range c.One {
 			for j := range c.Two {
-				if err := fn(ctx, c.One[i], c.Two[j], out); err != nil {
+				a, b := c.One[i], c.Two[j]
+				if one != nil && j < len(c.Two)-1 { // it is in the next pair too
+					a = one.Clone(a)
+				}
+				if two != nil && i < len(c.One)-1 {
+					b = two.Clone(b)
+				}
+				if err := fn(ctx, a, b, out); err != nil {
 					return err
 				}
 				if out.err != nil {

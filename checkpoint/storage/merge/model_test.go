@@ -39,6 +39,7 @@ type job struct {
 	late     []coordinator.Ack
 	complete int64
 	serial   int
+	last     int64 // number that was used; none is used again (ha.Store.ReserveIDs)
 }
 
 // worker is a task with its tables, of which a checkpoint stores those that the last completed one has not.
@@ -120,7 +121,7 @@ func (j *job) effect(e coordinator.Effect) {
 	var err error
 	switch e := e.(type) {
 	case coordinator.TriggerTasks:
-		j.trigger = &e
+		j.trigger, j.last = &e, e.ID
 	case coordinator.WriteMetadata:
 		ev := coordinator.MetadataWritten{ID: e.ID}
 		if rapid.IntRange(0, 9).Draw(j.t, "metadata cannot be written") == 0 {
@@ -381,15 +382,7 @@ func (j *job) nextAttempt() {
 	j.step(coordinator.JobEnded{State: coordinator.Suspended})
 	latest, ok := j.core.Latest()
 	cfg := j.cfg
-	cfg.FirstID = 1
-	if last, err := j.st.LastID(context.Background()); err != nil {
-		j.t.Fatal(err)
-	} else {
-		cfg.FirstID = last + 1
-	}
-	for _, r := range j.core.Retained() {
-		cfg.FirstID = max(cfg.FirstID, r.ID+1)
-	}
+	cfg.FirstID = j.last + 1
 	if ok {
 		found, err := j.st.Completed(context.Background(), latest.ID, cfg.Retained)
 		if err != nil {

@@ -9,6 +9,9 @@ import (
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
+// MaxWatermark is what Watermark of a context returns when the input is over: event time has ended. Source: Flink Watermark.MAX_WATERMARK.
+var MaxWatermark = time.UnixMilli(operator.MaxWatermark).UTC()
+
 // WatermarkStrategy says how a source's records get their event time and how its watermarks are made. Each split of a source (a Kafka
 // partition) has a watermark of its own; the source's is the least of those that are not idle.
 type WatermarkStrategy[T any] struct {

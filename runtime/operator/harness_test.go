@@ -31,6 +31,7 @@ type services struct {
 	}
 	failed error
 	sent   [][]byte
+	life   context.Context // nil for one without an end
 }
 
 func (s *services) Post(fn func() error) {
@@ -44,7 +45,12 @@ func (s *services) Backpressured() int64                   { return s.blocked }
 func (s *services) Fail(err error)                         { s.failed = err }
 func (s *services) SendEvent(_ graph.OperatorID, b []byte) { s.sent = append(s.sent, b) }
 func (s *services) Wake()                                  {}
-func (s *services) Context() context.Context               { return context.Background() }
+func (s *services) Context() context.Context {
+	if s.life != nil {
+		return s.life
+	}
+	return context.Background()
+}
 func (s *services) At(ms int64, fn func() error) {
 	s.timers = append(s.timers, struct {
 		at int64

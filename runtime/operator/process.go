@@ -185,10 +185,7 @@ func (f *keyedFunction[K]) Watermark(ts int64) error {
 }
 
 func (f *keyedFunction[K]) fire(timers state.Timers[K], until int64, event bool) error {
-	if at, ok := timers.Next(); !ok || at > until {
-		return nil
-	}
-	return timers.PopUntil(until, func(k state.Key[K], _ state.Namespace, at int64) error {
+	return runTimers(f.Ctx, &f.kc.watch, timers, until, event, func(k state.Key[K], _ state.Namespace, at int64) error {
 		m := Meta{TS: at, Hash: k.Hash}
 		if !event {
 			m.TS = NoTimestamp

@@ -34,6 +34,8 @@ type timerWatch struct {
 	told   bool
 	firing firing // the timer in whose call user code is, and its time
 	at     int64
+	asked  bool   // the place of the next registration of an event-time timer is wanted
+	place  string // it
 }
 
 func (w *timerWatch) init(ctx *Context) { w.ctx, w.count = ctx, ctx.Metrics.Counter(lateTimersMetric) }
@@ -70,6 +72,9 @@ func (w *timerWatch) valid(method string, at int64) error {
 
 // event looks at an event-time timer.
 func (w *timerWatch) event(method string, at, watermark int64) {
+	if w.asked && w.place == "" {
+		w.place = method + " at " + userSite()
+	}
 	over := watermark
 	if w.firing == eventTimer {
 		over = w.at

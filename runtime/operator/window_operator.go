@@ -544,10 +544,7 @@ func (o *windowOp[K, T, C, R]) forget(now int64, event bool) error {
 }
 
 func (o *windowOp[K, T, C, R]) fire(timers state.Timers[K], until int64, event bool) error {
-	if at, ok := timers.Next(); !ok || at > until {
-		return nil
-	}
-	return timers.PopUntil(until, func(k state.Key[K], ns state.Namespace, at int64) error { return o.due(k, ns, at, event) })
+	return runTimers(o.Ctx, &o.watch, timers, until, event, func(k state.Key[K], ns state.Namespace, at int64) error { return o.due(k, ns, at, event) })
 }
 
 // due does what a timer of a window asks for. Source: Flink WindowOperator.onEventTime, onProcessingTime.

@@ -203,7 +203,7 @@ type (
 	// FinishTasks: let all tasks end (after the notice of a final checkpoint or stop-with-savepoint).
 	FinishTasks struct{ Tasks []graph.ExecutionID }
 
-	// Discard: remove files, then directories. Failures are logged, not reported; Sweep finds what stays behind.
+	// Discard: remove directories, then files. Failures are logged, not reported; Sweep finds what stays behind.
 	Discard struct {
 		Reason string
 		Files  []string // URIs

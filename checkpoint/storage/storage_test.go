@@ -505,6 +505,31 @@ func TestRemoveTouchesNothingElse(t *testing.T) {
 	}
 }
 
+// A checkpoint that cannot be removed stays whole: what tells that it is complete goes before the files that it shares.
+func TestRemoveTakesTheDirectoryFirst(t *testing.T) {
+	ctx := t.Context()
+	inner := mem.New("nn")
+	f := fault.New(inner, fault.When(fault.First(1, fault.On(fault.Remove, "/ckp/chk-1")), fault.Fail(errors.New("no"))))
+	for _, p := range []string{"/ckp/chk-1/_metadata", "/ckp/shared/1-a"} {
+		if err := fs.WriteFile(ctx, f, p, []byte("x"), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := inner.Dump()
+	remove := func() error {
+		return remove(ctx, func(_ context.Context, p string) (fs.FileSystem, string, error) { return f, p, nil }, []string{"/ckp/shared/1-a"}, []string{"/ckp/chk-1"}, nil)
+	}
+	if err := remove(); err == nil {
+		t.Error("no error")
+	}
+	if diff := cmp.Diff(whole, inner.Dump()); diff != "" {
+		t.Error(diff)
+	}
+	if err := remove(); err != nil || len(inner.Dump()) > 0 {
+		t.Errorf("left %v, %v", inner.Dump(), err)
+	}
+}
+
 func TestCompletedFindsTheOlderOnes(t *testing.T) {
 	ctx := t.Context()
 	st, _, f := memory(t)

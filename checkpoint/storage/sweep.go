@@ -13,8 +13,9 @@ import (
 	"github.com/thalweg/thalweg/state"
 )
 
-// Remove deletes files, then directories with everything below, then directories that are empty by then (URIs). What is gone already is
-// not an error; all errors are joined, the rest is still removed.
+// Remove deletes directories with everything below, then files, then directories that are empty by then (URIs). What is gone already is
+// not an error; all errors are joined, and the rest is still removed, but for the files when a directory could not be: a checkpoint's directory
+// tells that it is complete, so it goes before the files that it shares with others.
 func (s *Storage) Remove(ctx context.Context, files, dirs, emptyDirs []string) error {
 	return remove(ctx, s.at, files, dirs, emptyDirs)
 }
@@ -42,8 +43,10 @@ func remove(ctx context.Context, at func(context.Context, string) (fs.FileSystem
 			}
 		}
 	}
-	each(files, func(f fs.FileSystem, p string) error { return f.Remove(ctx, p, false) })
 	each(dirs, func(f fs.FileSystem, p string) error { return f.Remove(ctx, p, true) })
+	if len(errs) == 0 {
+		each(files, func(f fs.FileSystem, p string) error { return f.Remove(ctx, p, false) })
+	}
 	each(emptyDirs, func(f fs.FileSystem, p string) error {
 		infos, err := f.List(ctx, p)
 		if errors.Is(err, iofs.ErrNotExist) {

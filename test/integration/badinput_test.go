@@ -241,7 +241,7 @@ func deadLetters(t *testing.T, k *kafkatest.Cluster, in string) {
 	if string(recs[0].Value) != "{not json" || h["topic"] != in || h["partition"] != "1" || h["offset"] != "1" || h["error"] == "" {
 		t.Errorf("dead letter %q with headers %v", recs[0].Value, h)
 	}
-	same(t, "good records", committed(t, k, out), expected(spec(2), 2))
+	same(t, "good records", allCommitted(t, k, out), expected(spec(2), 2))
 }
 
 // metric is the sum of a metric over the series that /metrics shows.

@@ -76,6 +76,17 @@ func committed(t *testing.T, k *kafkatest.Cluster, topic string) []string {
 	return results(t, values)
 }
 
+// allCommitted is committed once nothing is undecided any more: a commit is decided before its markers are in the topic, which a busy broker
+// is slow to write.
+func allCommitted(t *testing.T, k *kafkatest.Cluster, topic string) []string {
+	t.Helper()
+	until(t, patience, "the last commits to be visible", func() (bool, error) {
+		lag, err := k.StableLag(t.Context(), topic)
+		return lag == 0 && err == nil, err
+	})
+	return committed(t, k, topic)
+}
+
 // same fails with the first differences of two sorted lists.
 func same(t *testing.T, what string, got, want []string) {
 	t.Helper()

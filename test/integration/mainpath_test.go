@@ -92,7 +92,7 @@ func TestMainPath(t *testing.T) {
 	got := results(t, readByConsole(t, out, len(want)))
 	same(t, "read_committed console consumer", got, want)
 	second.awaitCheckpoint(second.awaitCheckpoint(0)) // whatever could come twice would be there by now
-	same(t, "everything committed", committed(t, k, out), want)
+	same(t, "everything committed", allCommitted(t, k, out), want)
 
 	cancelled := thalweg(t, nil, "cancel", "-Dyarn.application.name="+second.name)
 	if cancelled.code != 0 {

@@ -85,7 +85,7 @@ func TestRescale(t *testing.T) {
 	want := expected(s, s.Records)
 	same(t, "read_committed console consumer", results(t, readByConsole(t, out, len(want))), want)
 	j.awaitCheckpoint(j.awaitCheckpoint(0))
-	same(t, "everything committed", committed(t, k, out), want)
+	same(t, "everything committed", allCommitted(t, k, out), want)
 
 	if r := thalweg(t, nil, "rescale", "-p", "129", "-Dyarn.application.id="+j.app); r.code == 0 || !strings.Contains(r.stderr, "129 is above its max parallelism 128") {
 		t.Errorf("above the key groups: %s", r)

@@ -33,7 +33,7 @@ func TestSameResultsWhateverHappens(t *testing.T) {
 			if a := j.awaitEnd(); a.Final != "SUCCEEDED" {
 				t.Fatalf("%s/%s: %s", a.State, a.Final, a.Diagnostics)
 			}
-			same(t, "parallelism 1", committed(t, k, out), want)
+			same(t, "parallelism 1", allCommitted(t, k, out), want)
 			noOpenTransactions(t, k, txn)
 		})
 		t.Run(backend+" with kills", func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestSameResultsWhateverHappens(t *testing.T) {
 			if a := j.awaitEnd(); a.Final != "SUCCEEDED" {
 				t.Fatalf("%s/%s: %s", a.State, a.Final, a.Diagnostics)
 			}
-			same(t, "parallelism 3 with kills", committed(t, k, out), want)
+			same(t, "parallelism 3 with kills", allCommitted(t, k, out), want)
 			noOpenTransactions(t, k, txn)
 		})
 	}

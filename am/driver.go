@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -278,7 +279,7 @@ func (d *Driver) Deregister(ctx context.Context, status resourcemanager.FinalSta
 		resourcemanager.StatusFailed:    yarnpb.FinalApplicationStatusProto_APP_FAILED,
 		resourcemanager.StatusKilled:    yarnpb.FinalApplicationStatusProto_APP_KILLED,
 	}[status]
-	diagnostics = limit(d.o.Config.Redact(diagnostics), maxDiagnostics)
+	diagnostics = limitLines(d.o.Config.Redact(diagnostics), maxDiagnostics)
 	err := d.o.Scheduler.Finish(ctx, final, diagnostics, "")
 	if errors.Is(err, rmclient.ErrResync) {
 		if _, err = d.o.Scheduler.Register(ctx, d.o.Registration); err == nil {
@@ -294,6 +295,18 @@ func (d *Driver) Deregister(ctx context.Context, status resourcemanager.FinalSta
 
 // maxDiagnostics bounds what is handed to the ResourceManager, which keeps it in its store. In bytes.
 const maxDiagnostics = 16 << 10
+
+// limitLines is limit at the end of a line, and says how many more there are.
+func limitLines(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	end := strings.LastIndexByte(s[:n], '\n')
+	if end < 0 {
+		return limit(s, n)
+	}
+	return fmt.Sprintf("%s\n  and %d more lines: see the application's jobmanager.log", s[:end], strings.Count(strings.TrimSpace(s[end+1:]), "\n")+1)
+}
 
 func limit(s string, n int) string {
 	if len(s) <= n {

@@ -49,7 +49,7 @@ func (m *master) refuse(ctx context.Context, cause error) error {
 	}
 	// Registered already, when the wait for the data was ended in the middle of it: then only what follows counts.
 	_, registered := s.Register(ctx, rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL})
-	text := limit(m.app.Config.Redact(cause.Error()), maxDiagnostics)
+	text := limitLines(m.app.Config.Redact(cause.Error()), maxDiagnostics)
 	if err := s.Finish(ctx, yarnpb.FinalApplicationStatusProto_APP_FAILED, text, ""); err != nil {
 		return fmt.Errorf("am: unregister with %w: %w", cause, errors.Join(registered, err))
 	}

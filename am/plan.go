@@ -28,7 +28,9 @@ const (
 	maxGraph = 64 << 20
 	// planFailed is the exit code of a program whose build returned an error or differs between two runs.
 	planFailed = 2
+	// maxMessage bounds what is shown of the program's words, and maxErrors what is kept of them. In bytes.
 	maxMessage = 8 << 10
+	maxErrors  = 1 << 20
 )
 
 // PlanError says that the program's main could not build its graph.
@@ -79,7 +81,7 @@ func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
 	defer out.Close() //nolint:errcheck // only read
 	var errout bytes.Buffer
 	cmd := exec.CommandContext(ctx, r.Path, r.Config.Args...) //nolint:gosec // the user's program
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = r.Dir, r.Stderr, &limited{buf: &errout, n: 1 << 20}, []*os.File{w}
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = r.Dir, r.Stderr, &limited{buf: &errout, n: maxErrors}, []*os.File{w}
 	cmd.Env = append(append(os.Environ(), r.Env...), rpc.EnvRole+"="+rpc.RolePlan, rpc.EnvConfig+"="+file.Name(), rpc.EnvJobID+"="+r.Config.JobID)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -126,9 +128,15 @@ func asksForHelp(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--h" || a == "-help" || a == "--help" })
 }
 
-// planText is the program's message, with the exit code where it was not the one of a build that failed in order.
+// planText is the program's message, with the exit code where it was not the one of a build that failed in order. What the program itself
+// wrote is shortened; the list of the graph's mistakes is not.
 func planText(err error, errout string) string {
-	text := compact(limit(errout, maxMessage))
+	words, list := errout, ""
+	if at := strings.LastIndex(errout, rpc.GraphMistakes); at >= 0 {
+		at = strings.LastIndexByte(errout[:at], '\n') + 1
+		words, list = errout[:at], strings.TrimSpace(errout[at:])
+	}
+	text := strings.TrimSpace(compact(limit(words, maxMessage)) + "\n" + list)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == planFailed && text != "" {
 		return text

@@ -33,16 +33,20 @@ func TestPlan(t *testing.T) {
 	if err != nil || name != "a b" {
 		t.Errorf("%q, %v", name, err)
 	}
+	mistakes := "echo 'job: the graph has mistakes:' >&2; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo \"  main.go: $i: wrong\" >&2; done; exit 2"
 	for want, script := range map[string]string{
 		"no topic given":      "echo 'job: no topic given' >&2; exit 2",
 		"exit status 3: ouch": "echo ouch >&2; exit 3",
 		"signal: killed":      "kill -9 $$",
-		"exit status 4: it ended by itself, without a word":          "exit 4",
-		"must call stream.Main":                                      "echo hello >&3",
-		"what it wrote is no graph":                                  "exit 0",
-		"line 1\nline 2":                                             "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
-		"graph: job: build: flag -x is unknown\nUsage of job:\n  -y": "echo 'flag -x is unknown' >&2; echo 'Usage of job:' >&2; echo '  -y' >&2; echo 'job: build: flag -x is unknown' >&2; exit 2",
-		"...\nline 40":                                               "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
+		"exit status 4: it ended by itself, without a word":                "exit 4",
+		"must call stream.Main":                                            "echo hello >&3",
+		"what it wrote is no graph":                                        "exit 0",
+		"line 1\nline 2":                                                   "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
+		"graph: job: build: flag -x is unknown\nUsage of job:\n  -y":       "echo 'flag -x is unknown' >&2; echo 'Usage of job:' >&2; echo '  -y' >&2; echo 'job: build: flag -x is unknown' >&2; exit 2",
+		"main.go: 1: wrong\n  main.go: 2: wrong\n":                         mistakes,
+		"...\nnoise 20\njob: the graph has mistakes:\n  main.go: 1: wrong": "i=0; while [ $i -lt 20 ]; do i=$((i+1)); echo noise $i >&2; done; " + mistakes,
+		"main.go: 299: wrong\n  main.go: 300: wrong":                       mistakes,
+		"...\nline 40": "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i >&2; done; exit 2",
 	} {
 		_, err := ask(t, script)
 		var p *PlanError
@@ -78,6 +82,18 @@ func TestPlan(t *testing.T) {
 	}
 	if _, err := Plan(t.Context(), PlanRequest{Path: "/does/not/exist", Name: "x", Dir: t.TempDir()}); err == nil {
 		t.Error("a missing program builds a graph")
+	}
+}
+
+func TestLongDiagnosticsEndWithALine(t *testing.T) {
+	if got := limitLines("a\nb", 3); got != "a\nb" {
+		t.Errorf("%q", got)
+	}
+	if got := limitLines("first\nsecond\nthird\n", 8); got != "first\n  and 2 more lines: see the application's jobmanager.log" {
+		t.Errorf("%q", got)
+	}
+	if got := limitLines("a long line", 6); got != "a long ..." {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -106,7 +106,7 @@ func program(name string, build func(*Environment) error, conf config.Configurat
 }
 
 func mistakes(err error) error {
-	return &buildError{fmt.Errorf("the graph has mistakes:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))}
+	return &buildError{fmt.Errorf("%s\n  %s", rpc.GraphMistakes, strings.ReplaceAll(err.Error(), "\n", "\n  "))}
 }
 
 // processConfig reads THALWEG_CONFIG: a rpc.ProcessConfig, or a flat object of configuration keys.

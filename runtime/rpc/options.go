@@ -72,6 +72,9 @@ type ProcessConfig struct {
 // exitBuild is the exit code of a job process that cannot build the job's graph; Go's runtime uses it for panics, too.
 const exitBuild = 2
 
+// GraphMistakes announces the list of all mistakes of a graph, a line each, in what a job process writes to its standard error.
+const GraphMistakes = "the graph has mistakes:"
+
 // BuildFailed reports whether a job process ended because it could not build the job's graph, which no restart heals: its exit code says
 // so, and it did not panic. reason is the exit in words with the last lines of standard error.
 func BuildFailed(exitCode int, reason string) bool {

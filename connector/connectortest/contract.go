@@ -4,10 +4,99 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
+	"testing"
+	"time"
 
 	"github.com/thalweg/thalweg/connector"
+	"github.com/thalweg/thalweg/internal/guard"
 )
+
+// stillness is how long a suite waits while nothing moves.
+var stillness = 20 * time.Second
+
+// play is Until for a bounded source, which goes on until it ends: one that stands still fails the test with what it waits for.
+func (r *SourceRun[T]) play(what string, cond func() bool) {
+	r.tb.Helper()
+	moved, since, still := r.moved, time.Now(), false
+	r.Until(what, func() bool {
+		if r.moved != moved {
+			moved, since = r.moved, time.Now()
+		}
+		still = time.Since(since) > stillness
+		return still || cond()
+	})
+	if r.err != nil { // also when the source has ended
+		r.tb.Fatalf("attempt failed while waiting for %s: %v", what, r.err)
+	}
+	if still && !cond() {
+		r.tb.Fatal(r.stands(what))
+	}
+}
+
+// stands is the rule that a source which stands still breaks.
+func (r *SourceRun[T]) stands(what string) error {
+	var untold, unended []int
+	for _, rd := range r.readers {
+		switch {
+		case rd.ended:
+		case rd.noMore:
+			unended = append(unended, rd.sub)
+		default:
+			untold = append(untold, rd.sub)
+		}
+	}
+	if len(untold) > 0 {
+		return r.violated("no-more-splits", "waited for %s, and nothing came for %v: the enumerator has not called NoMoreSplits for subtasks %v, whose readers wait for splits: "+
+			"a bounded source calls it for each reader when no split can come any more, also for those that ask later and after a restore", what, stillness, untold)
+	}
+	return r.violated("end", "waited for %s, and nothing came for %v: the readers of subtasks %v were told NoMoreSplits and do not say EndOfInput: "+
+		"say it when all splits are read, and let the channel of Available be ready when there is something to poll", what, stillness, unended)
+}
+
+// guarded plays a part of a suite: a panic of the connector fails it, and does not end all tests of the process.
+func guarded(tb testing.TB, fn func()) {
+	tb.Helper()
+	if err := panics(fn); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// panics runs fn; a panic is a broken rule.
+func panics(fn func()) (broken error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p := guard.Panicked("", v)
+			broken = &connector.ContractError{Rule: "panic", Detail: fmt.Sprintf("%s ends in a %v: return an error instead\n%s", panickedIn(), p, p.Stack)}
+		}
+	}()
+	fn()
+	return nil
+}
+
+// panickedIn is the function of the connector that this package called and that panicked.
+func panickedIn() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	panicked, name := false, "the connector"
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.gopanic":
+			panicked = true
+		case !panicked || strings.HasPrefix(f.Function, "runtime."):
+		case strings.Contains(f.Function, "/connector/connectortest.") && !strings.HasSuffix(f.File, "_test.go"):
+			return name
+		default:
+			name = f.Function[strings.LastIndexByte(f.Function, '/')+1:]
+		}
+		if !more {
+			return name
+		}
+	}
+}
 
 // fault is an error of an attempt, and how often it was there.
 type fault struct {
@@ -62,6 +151,7 @@ func (rd *readerRun[T]) add(splits []connector.Split) error {
 		case rd.ended:
 			return rd.run.violated("end", "split %q came to subtask %d after its reader had said EndOfInput", s.ID, rd.sub)
 		}
+		rd.run.moved++
 		rd.assigned[s.ID] = true
 		delete(rd.released, s.ID)
 		delete(rd.outs, s.ID)
@@ -88,6 +178,7 @@ func (rd *readerRun[T]) took(st connector.Status) (busy bool) {
 			}
 		}
 		rd.ended = true
+		rd.run.moved++
 	default:
 		_ = rd.run.violated("poll-status", "Poll of subtask %d returned the status %d, which there is not", rd.sub, st)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/local"
 	"github.com/thalweg/thalweg/fs/mem"
+	"github.com/thalweg/thalweg/internal/guard"
 )
 
 // Record is what a source emitted.
@@ -71,6 +72,7 @@ type SourceRun[T any] struct {
 	// patience bounds Until and UntilFailed.
 	patience time.Duration
 	pauses   *rand.Rand // pauses and resumes splits at random, when the reader can
+	moved    int        // what readers and enumerator did: records, splits, ends, events
 }
 
 // patience is how long a run waits for what must come.
@@ -132,7 +134,11 @@ func StartSource[T any](tb testing.TB, src connector.Source[T], parallelism int,
 			tb.Fatalf("start reader %d: %v", sub, err)
 		}
 		r.Metrics = append(r.Metrics, m)
-		r.readers = append(r.readers, &readerRun[T]{run: r, sub: sub, r: rd, released: map[string]bool{}, outs: map[string]bool{}, assigned: map[string]bool{}, paused: map[string]bool{}})
+		run := &readerRun[T]{run: r, sub: sub, r: rd, released: map[string]bool{}, outs: map[string]bool{}, assigned: map[string]bool{}, paused: map[string]bool{}}
+		r.readers = append(r.readers, run)
+		if len(per[sub]) == 0 { // a task polls as soon as it runs, whenever splits come
+			run.poll()
+		}
 	}
 	for sub, ss := range per {
 		if len(ss) == 0 {
@@ -214,18 +220,28 @@ func (r *SourceRun[T]) Step() bool {
 		if r.pauses != nil {
 			busy = rd.pauseSome() || busy
 		}
-		before := len(r.Records)
-		st, err := rd.r.Poll(rd, r.MaxPoll)
-		if err != nil {
-			r.fail(err)
+		more, failed := rd.poll()
+		if failed {
 			return false
 		}
-		if n := len(r.Records) - before; n > r.MaxPoll {
-			r.violated("poll-max", "Poll emitted %d records of at most %d", n, r.MaxPoll)
-		}
-		busy = rd.took(st) || busy
+		busy = more || busy
 	}
 	return busy
+}
+
+// poll plays one Poll; busy says that the reader wants the next at once.
+func (rd *readerRun[T]) poll() (busy, failed bool) {
+	r := rd.run
+	before := len(r.Records)
+	st, err := rd.r.Poll(rd, r.MaxPoll)
+	if err != nil {
+		r.fail(err)
+		return false, true
+	}
+	if n := len(r.Records) - before; n > r.MaxPoll {
+		r.violated("poll-max", "Poll emitted %d records of at most %d", n, r.MaxPoll)
+	}
+	return rd.took(st), false
 }
 
 // Until plays until cond holds, the attempt fails or ends, or the deadline passes (then the test fails).
@@ -345,12 +361,12 @@ func (r *SourceRun[T]) Close() {
 	}
 	r.cancel()
 	for _, rd := range r.readers {
-		if err := rd.r.Close(); err != nil {
+		if err := guard.Run(rd.r.Close); err != nil {
 			r.tb.Errorf("close reader: %v", err)
 		}
 	}
 	if r.enum != nil {
-		if err := r.enum.Close(); err != nil {
+		if err := guard.Run(r.enum.Close); err != nil {
 			r.tb.Errorf("close enumerator: %v", err)
 		}
 	}
@@ -380,6 +396,7 @@ func (rd *readerRun[T]) collect(split string, v T, ts int64) error {
 	case rd.paused[split]:
 		return rd.run.violated("split-paused", "a record for split %q while it is paused", split)
 	}
+	rd.run.moved++
 	rd.run.Records = append(rd.run.Records, Record[T]{v, ts, rd.sub, split})
 	return nil
 }
@@ -435,6 +452,7 @@ func (c enumContext[T]) Assign(sub int, splits ...connector.Split) {
 
 func (c enumContext[T]) NoMoreSplits(sub int) {
 	if rd := c.reader("NoMoreSplits", sub); rd != nil {
+		c.r.moved++
 		rd.noMore = true
 		rd.r.NoMoreSplits()
 	}
@@ -452,13 +470,19 @@ func (c enumContext[T]) reader(call string, sub int) *readerRun[T] {
 func (c enumContext[T]) Async(period time.Duration, work func(context.Context) (any, error), done func(any, error)) {
 	c.r.wg.Go(func() {
 		for {
-			res, err := work(c.r.ctx)
+			var res any
+			var err error
+			broken := panics(func() { res, err = work(c.r.ctx) })
+			mail := func() { done(res, err) }
+			if broken != nil {
+				mail = func() { c.r.fail(broken) }
+			}
 			select {
-			case c.r.mails <- func() { done(res, err) }:
+			case c.r.mails <- mail:
 			case <-c.r.ctx.Done():
 				return
 			}
-			if period <= 0 {
+			if period <= 0 || broken != nil {
 				return
 			}
 			t := time.NewTimer(period)
@@ -482,6 +506,7 @@ func (c enumContext[T]) SendEvent(sub int, payload []byte) {
 		c.r.violated("events", "the enumerator sends events, but the reader (%T) takes none", rd.r)
 		return
 	}
+	c.r.moved++
 	c.Fail(h.HandleEvent(payload))
 }
 
@@ -493,6 +518,7 @@ func (r *SourceRun[T]) fromReader(sub int, payload []byte) {
 		r.violated("events", "reader %d sends events, but the enumerator (%T) takes none", sub, r.enum)
 		return
 	}
+	r.moved++
 	h.HandleEvent(sub, payload)
 }
 

@@ -30,20 +30,23 @@ type SourceSuite[T any] struct {
 
 // TestSource checks that a source reads each record exactly once whatever its parallelism, across checkpoints, restores at another
 // parallelism and restores of the same checkpoint again, with splits that are paused in between; that it ends in all subtasks; that its
-// order within a split holds; that errors come through; and, all the while, the rules of package connector (connector.ContractError).
+// order within a split holds; that errors come through; and, all the while, the rules of package connector (connector.ContractError). A reader
+// without splits is polled before any come. A source that stands still fails after 20 seconds, one that panics at once, each with the rule.
 func TestSource[T any](t *testing.T, s SourceSuite[T]) {
 	t.Helper()
 	for _, par := range []int{1, 2, 5} {
-		t.Run(fmt.Sprintf("reads all at parallelism %d", par), func(t *testing.T) { s.readsAll(t, par) })
+		t.Run(fmt.Sprintf("reads all at parallelism %d", par), func(t *testing.T) { guarded(t, func() { s.readsAll(t, par) }) })
 	}
 	for seed := range uint64(6) {
-		t.Run(fmt.Sprintf("restores, seed %d", seed), func(t *testing.T) { s.restores(t, seed) })
+		t.Run(fmt.Sprintf("restores, seed %d", seed), func(t *testing.T) { guarded(t, func() { s.restores(t, seed) }) })
 	}
 	if s.Failing != nil {
 		t.Run("tells its errors", func(t *testing.T) {
-			if err := StartSource(t, s.Failing(), 2, nil).UntilFailed(); !strings.Contains(err.Error(), s.Error) {
-				t.Errorf("%q is not in %v", s.Error, err)
-			}
+			guarded(t, func() {
+				if err := StartSource(t, s.Failing(), 2, nil).UntilFailed(); !strings.Contains(err.Error(), s.Error) {
+					t.Errorf("%q is not in %v", s.Error, err)
+				}
+			})
 		})
 	}
 }
@@ -73,14 +76,14 @@ func (s SourceSuite[T]) order(tb testing.TB, recs []Record[T]) {
 func (s SourceSuite[T]) readsAll(tb testing.TB, par int) {
 	tb.Helper()
 	r := StartSource(tb, s.New(), par, nil)
-	r.Until("the end of input", r.Ended)
+	r.play("the end of input", r.Ended)
 	s.compare(tb, r.Values())
 	s.order(tb, r.Records)
 	cp := r.Checkpoint()
 	r.Complete(cp)
 	r.Close()
 	r = StartSource(tb, s.New(), par, cp)
-	r.Until("the end of input after a restore at the end", r.Ended)
+	r.play("the end of input after a restore at the end", r.Ended)
 	if len(r.Records) != 0 {
 		tb.Fatalf("%d records after a restore at the end", len(r.Records))
 	}
@@ -99,17 +102,17 @@ func (s SourceSuite[T]) restores(tb testing.TB, seed uint64) {
 			r.pauses = rng
 		}
 		if attempt == 8 {
-			r.Until("the end of input", r.Ended)
+			r.play("the end of input", r.Ended)
 			kept = append(kept, r.Values()...)
 			recs = append(recs, r.Records...)
 			break
 		}
 		goal := rng.IntN(1 + len(s.Want)/6)
-		r.Until("some records", func() bool { return len(r.Records) >= goal || r.Ended() })
+		r.play("some records", func() bool { return len(r.Records) >= goal || r.Ended() })
 		at := len(r.Records)
 		next := r.Checkpoint()
 		more := at + rng.IntN(10)
-		r.Until("records after the checkpoint", func() bool { return len(r.Records) >= more || r.Ended() })
+		r.play("records after the checkpoint", func() bool { return len(r.Records) >= more || r.Ended() })
 		if rng.IntN(3) > 0 { // completed; otherwise the attempt's records are all undone
 			kept = append(kept, r.Values()[:at]...)
 			recs = append(recs, r.Records[:at]...)
@@ -189,7 +192,7 @@ type SinkSuite[T any] struct {
 func TestSink[T any](t *testing.T, seeds int, fresh func(t *testing.T) SinkSuite[T]) {
 	t.Helper()
 	for seed := range uint64(seeds) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { history(t, t, seed, fresh(t)) })
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { guarded(t, func() { history(t, t, seed, fresh(t)) }) })
 	}
 }
 

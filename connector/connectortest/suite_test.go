@@ -375,3 +375,68 @@ func TestWhatIsWrongWithSinksIsFound(t *testing.T) {
 		}
 	}
 }
+
+// silent is an enumerator's context that NoMoreSplits does not leave.
+type silent struct{ connector.EnumeratorContext }
+
+func (silent) NoMoreSplits(int) {}
+
+// eager says EndOfInput as long as it has no splits.
+type eager struct {
+	connector.Reader[string]
+	given bool
+}
+
+func (e *eager) AddSplits(s []connector.Split) error {
+	e.given = true
+	return e.Reader.AddSplits(s)
+}
+
+func (e *eager) Poll(out connector.Output[string], max int) (connector.Status, error) {
+	if !e.given {
+		return connector.EndOfInput, nil
+	}
+	return e.Reader.Poll(out, max)
+}
+
+// TestSuiteTellsWhatASourceDoesWrong: in short time, with the rule and what to do, and without the end of the test binary.
+func TestSuiteTellsWhatASourceDoesWrong(t *testing.T) {
+	defer func(d time.Duration) { stillness = d }(stillness)
+	stillness = 200 * time.Millisecond
+	suite := func(b bent) SourceSuite[string] {
+		b.Source = datagen.Source(func(i int64) string { return fmt.Sprint(i) }, datagen.Count(20), datagen.Splits(4))
+		var want []string
+		for i := range 20 {
+			want = append(want, fmt.Sprint(i))
+		}
+		return SourceSuite[string]{New: func() connector.Source[string] { return b }, Key: func(s string) string { return s }, Want: want}
+	}
+	reader := func(fn func(connector.Reader[string]) connector.Reader[string]) bent { return bent{reader: fn} }
+	for _, c := range []struct {
+		name, rule, advice string
+		bent               bent
+	}{
+		{"never says that no more splits come", "no-more-splits", "NoMoreSplits for subtasks [0 1]", bent{enum: func(c connector.EnumeratorContext) connector.EnumeratorContext { return silent{c} }}},
+		{"never ends", "end", "say it when all splits are read", reader(func(r connector.Reader[string]) connector.Reader[string] {
+			return bentReader{Reader: r, poll: func(out connector.Output[string], max int) (connector.Status, error) {
+				st, err := r.Poll(out, max)
+				if st == connector.EndOfInput {
+					st = connector.NothingAvailable
+				}
+				return st, err
+			}}
+		})},
+		{"ends before its splits come", "end", "says EndOfInput before NoMoreSplits", reader(func(r connector.Reader[string]) connector.Reader[string] { return &eager{Reader: r} })},
+		{"panics", "panic", "Poll ends in a panic: gone wrong, at suite_test.go:", reader(func(r connector.Reader[string]) connector.Reader[string] {
+			return bentReader{Reader: r, poll: func(connector.Output[string], int) (connector.Status, error) { panic("gone wrong") }}
+		})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			start := time.Now()
+			got := record(t, func(tb testing.TB) { guarded(tb, func() { suite(c.bent).readsAll(tb, 2) }) })
+			if !strings.Contains(got, c.rule) || !strings.Contains(got, c.advice) {
+				t.Errorf("after %v: %s", time.Since(start), got)
+			}
+		})
+	}
+}

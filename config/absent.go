@@ -7,7 +7,6 @@ const (
 	noShipping  = "files are not sent along yet: embed them in the program (go:embed), or read them from HDFS"
 	noJars      = "there are no jars: a job is one program"
 	noRPCPorts  = "the processes of an application find each other, at ports that the system chooses"
-	noObjects   = "records are handed on between chained operators as they are, which is Flink's object reuse"
 	noPooled    = "exchange buffers are not a share of the memory: taskmanager.network.memory.buffers-per-channel and .floating-buffers-per-gate bound them"
 	noBlobs     = "a job's files are in HDFS (yarn.staging-directory), not in a blob server"
 	noSessions  = "there are no sessions yet: each job is an application of its own"
@@ -35,7 +34,6 @@ var absent = map[string]string{
 	"execution.checkpointing.file-merging.pool-blocking":                    "a subtask waits for a file only while another one appends to it; what takes longer, state of more than 1 mb, has it for itself meanwhile",
 	"pipeline.jars":                                             noJars,
 	"pipeline.classpaths":                                       noJars,
-	"pipeline.object-reuse":                                     noObjects,
 	"pipeline.cached-files":                                     noShipping,
 	"pipeline.generic-types":                                    "records are encoded by codecs compiled from their Go types, or registered with serde.Register",
 	"pipeline.force-avro":                                       "records are encoded by codecs compiled from their Go types, or registered with serde.Register",

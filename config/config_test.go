@@ -248,7 +248,7 @@ func TestFlinksKeysThatAreNotHere(t *testing.T) {
 		security.kerberos.access.hadoopFileSystems security.delegation.tokens.enabled security.delegation.token.provider.hadoopfs.enabled security.ssl.internal.enabled
 		security.ssl.rest.enabled yarn.ship-files yarn.ship-archives yarn.application-master.port yarn.container-start-command-template yarn.flink-dist-jar
 		yarn.properties-file.location yarn.provided.lib.dirs yarn.provided.usrlib.dir yarn.classpath.include-user-jar yarn.security.kerberos.ship-local-keytab
-		yarn.security.appmaster.delegation.token.services pipeline.object-reuse pipeline.generic-types pipeline.cached-files
+		yarn.security.appmaster.delegation.token.services pipeline.generic-types pipeline.cached-files
 		jobmanager.failure-enrichers jobmanager.adaptive-scheduler.min-parallelism-increase jobmanager.adaptive-scheduler.resource-wait-timeout scheduler-mode jobmanager.rpc.address
 		rest.address rest.bind-address rest.flamegraph.enabled
 		execution.checkpointing.unaligned.interruptible-timers.enabled execution.checkpointing.unaligned.max-subtasks-per-channel-state-file state.backend.local-recovery execution.batch-shuffle-mode

@@ -14,6 +14,7 @@ var (
 	SortedMemory      = bytesOption("execution.sorted-inputs.memory", 128<<20, "In BATCH, memory of a task for the sorting of its keyed inputs; more goes to disk (io.tmp.dirs). At most the task's share of the managed memory.", betweenBytes(32<<10, 1<<40))
 	WatermarkInterval = durationOption("pipeline.auto-watermark-interval", 200*time.Millisecond, "How often sources emit watermarks.", from(time.Millisecond))
 	UnalignedSplits   = boolOption("pipeline.watermark-alignment.allow-unaligned-source-splits", false, "Let watermark alignment hold subtasks as a whole where a source's reader has several splits and cannot pause single ones; the job fails else.")
+	ObjectReuse       = boolOption("pipeline.object-reuse", false, "Hand on all records between chained operators as they are. Without it, what functions with a collector, a side output or asynchronous results emit is copied when it holds slices, maps or pointers, so that a later operator can change it without changing state or other outputs.")
 	BufferTimeout     = durationOption("execution.buffer-timeout.interval", 100*time.Millisecond, "How long a record may wait in an output buffer; 0 flushes each record, -1 only full buffers.", minusOneMs(zeroOr(time.Millisecond)))
 
 	RestartStrategy       = enumOption("restart-strategy.type", "exponential-delay", "What happens when a job fails.", "exponential-delay", "fixed-delay", "failure-rate", "none", "exponentialdelay", "fixeddelay", "failurerate", "off", "disable")

@@ -75,7 +75,7 @@ func AsyncWait[T, R any](newFn func() AsyncFunction[T, R], opts AsyncOptions[R])
 		if err != nil {
 			return nil, err
 		}
-		o := &asyncOp[T, R]{ctx: ctx, fn: newFn(), opts: opts, out: r, codec: codec, mutable: serde.Mutable(codec), signal: make(chan struct{}, 1), entries: map[*asyncEntry[T, R]]struct{}{}}
+		o := &asyncOp[T, R]{ctx: ctx, fn: newFn(), opts: opts, out: copying(ctx.Config, r), codec: codec, mutable: serde.Mutable(codec), signal: make(chan struct{}, 1), entries: map[*asyncEntry[T, R]]struct{}{}}
 		o.onTimeout, _ = o.fn.(AsyncTimeout[T, R])
 		o.segments = []*asyncSegment[T, R]{{}}
 		return o, nil

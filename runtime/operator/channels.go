@@ -22,7 +22,7 @@ type outlet struct {
 }
 
 // encodes implements encoder.
-func (o *outlet) encodes() {}
+func (o *outlet) encodes() bool { return true }
 
 func newOutlet(part *network.Partition, n int, flushEach bool) outlet {
 	o := outlet{flushEach: flushEach, part: part}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/extsort"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
@@ -45,6 +46,7 @@ type Type interface {
 	// SortedReader returns a reader that sorts by key; keyer is the edge's.
 	SortedReader(dst any, channels int, keyer any, ctx *Context, cfg extsort.Config) (SortedReader, error)
 	lead(out any, sides []advancer) (any, error)
+	copying(conf config.Configuration, out any) (any, error)
 	// Mute returns a Receiver[T] that passes everything on to out but, while *mute, watermarks and idleness.
 	Mute(out any, mute *bool) (any, error)
 	// Tee returns a Receiver[T] that sends to all of outs.

@@ -32,8 +32,16 @@ type Collector[R any] struct {
 	out Receiver[R]
 }
 
+// newCollector is the Collector of a function. What it emits is copied for what follows in the chain (copying).
 func newCollector[R any](ctx *Context, out Receiver[R]) Collector[R] {
-	return Collector[R]{emission{ctx: ctx}, out}
+	return Collector[R]{emission{ctx: ctx}, copying(ctx.Config, out)}
+}
+
+// asIs makes it emit records as they are: they are nobody else's.
+func (c *Collector[R]) asIs() {
+	if o, ok := c.out.(*owned[R]); ok {
+		c.out = o.Receiver
+	}
 }
 
 // Collect emits v with the event time of the record (or timer) being processed. After a failure downstream it does nothing.

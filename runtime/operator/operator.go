@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
@@ -235,9 +236,6 @@ func (t *tee[T]) Process(v T, m Meta) error {
 // batchReader is a BatchReceiver that leaves both slices as they are.
 type batchReader interface{ readsOnly() }
 
-// encoder is a Receiver that neither keeps nor changes anything of a record.
-type encoder interface{ encodes() }
-
 // ProcessBatch hands the batch to each receiver in turn: one that may change it gets a copy.
 func (t *tee[T]) ProcessBatch(vs []T, ts []int64) error {
 	for i, b := range t.batches {
@@ -262,6 +260,11 @@ func (t *tee[T]) ProcessBatch(vs []T, ts []int64) error {
 	return nil
 }
 
+// encodes implements encoder.
+func (t *tee[T]) encodes() bool {
+	return !slices.ContainsFunc(t.all, func(r Receiver[T]) bool { return !encodes(r) })
+}
+
 func newTee[T any](all []Receiver[T], codec serde.Codec[T]) *tee[T] {
 	t := &tee[T]{all: all, codec: codec}
 	mutable := serde.Mutable(codec)
@@ -272,8 +275,7 @@ func newTee[T any](all []Receiver[T], codec serde.Codec[T]) *tee[T] {
 			b = &oneByOne[T]{r}
 		}
 		_, reads := b.(batchReader)
-		_, encodes := r.(encoder)
-		clone := mutable && !encodes && i < len(all)-1
+		clone := mutable && !encodes(r) && i < len(all)-1
 		if mutable {
 			t.clone = append(t.clone, clone)
 		}
@@ -288,6 +290,7 @@ type ignore struct{}
 
 func (*ignore) Watermark(int64) error { return nil }
 func (*ignore) Idle(bool) error       { return nil }
+func (*ignore) encodes() bool         { return true }
 
 // discard is where records go that no operator takes.
 type discard[T any] struct{ ignore }

@@ -1,6 +1,9 @@
 package operator
 
-import "github.com/thalweg/thalweg/runtime/graph"
+import (
+	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/runtime/graph"
+)
 
 // OutputTypes are the record types of a node's side outputs by their tags, and under "" that of its main output; nil for one without records.
 func OutputTypes(n *graph.Node) map[string]Type {
@@ -13,8 +16,8 @@ func OutputTypes(n *graph.Node) map[string]Type {
 }
 
 // Outputs makes of what takes an operator's records, by the tag of the side output ("" is the main one), what the operator writes to. types
-// are those of the outputs that are read, and of the main one, which may have none.
-func Outputs(types map[string]Type, outs map[string][]any) (out any, side map[string]any, err error) {
+// are those of the outputs that are read, and of the main one, which may have none. Side outputs get copies of their records (copying).
+func Outputs(conf config.Configuration, types map[string]Type, outs map[string][]any) (out any, side map[string]any, err error) {
 	side = map[string]any{}
 	var sides []advancer
 	for tag, typ := range types {
@@ -28,6 +31,9 @@ func Outputs(types map[string]Type, outs map[string][]any) (out any, side map[st
 		if tag == "" {
 			out = tee
 			continue
+		}
+		if tee, err = typ.copying(conf, tee); err != nil {
+			return nil, nil, err
 		}
 		side[tag] = tee
 		if a, ok := tee.(advancer); ok {
@@ -83,6 +89,7 @@ type steered[T any] struct {
 	out BatchReceiver[T]
 }
 
+func (s *steered[T]) encodes() bool                         { return encodes(s.out) }
 func (s *steered[T]) Process(v T, m Meta) error             { return s.out.Process(v, m) }
 func (s *steered[T]) ProcessBatch(vs []T, ts []int64) error { return s.out.ProcessBatch(vs, ts) }
 

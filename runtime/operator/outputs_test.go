@@ -13,7 +13,7 @@ func TestSideOutputsHaveEventTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	main, late, rest := &sink[int]{}, &sink[string]{}, &sink[string]{}
-	out, side, err := Outputs(map[string]Type{"": ints, "late": texts, "rest": texts},
+	out, side, err := Outputs(nil, map[string]Type{"": ints, "late": texts, "rest": texts},
 		map[string][]any{"": {Receiver[int](main)}, "late": {Receiver[string](late), Receiver[string](rest)}})
 	if err != nil {
 		t.Fatal(err)

@@ -139,6 +139,7 @@ type emitFunc[K comparable, C, R any] struct {
 
 func (u *emitFunc[K, C, R]) open(e *windowEnv[K, R]) error {
 	u.env = e
+	e.c.asIs() // shares: they are made of contents of their own
 	return nil
 }
 

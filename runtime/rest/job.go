@@ -258,7 +258,7 @@ func plan(d *jobmaster.Details) object {
 func jobConfig(_ *http.Request, d *jobmaster.Details) (any, error) {
 	strategy := scheduler.StrategyOf(d.Config, d.Graph.Mode)
 	return object{"jid": d.JobID.String(), "name": d.Name, "execution-config": object{"restart-strategy": strategy.String(),
-		"job-parallelism": config.Parallelism.Value(d.Config), "object-reuse-mode": true, "user-config": d.Config.Redacted()}}, nil
+		"job-parallelism": config.Parallelism.Value(d.Config), "object-reuse-mode": config.ObjectReuse.Value(d.Config), "user-config": d.Config.Redacted()}}, nil
 }
 
 func executionResult(_ *http.Request, d *jobmaster.Details) (any, error) {

@@ -111,7 +111,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		}
 		outs[o.Tag] = append(outs[o.Tag], w)
 	}
-	out, side, err := operator.Outputs(types, outs)
+	out, side, err := operator.Outputs(t.env.Config, types, outs)
 	if err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func (s *subtask) chain(c *graph.ChainNode, restored map[graph.OperatorID]metada
 		}
 		outs[o.Tag] = append(outs[o.Tag], w)
 	}
-	out, side, err := operator.Outputs(types, outs)
+	out, side, err := operator.Outputs(s.j.prog.Graph.Config, types, outs)
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,7 @@ func Random(seed uint64) *Case {
 	}
 	add(40, fmt.Sprintf("pipeline.max-parallelism=%d", p), fmt.Sprintf("pipeline.max-parallelism=%d", p+r.IntN(200)))
 	add(40, "pipeline.operator-chaining.enabled=false")
+	add(30, "pipeline.object-reuse=true")
 	add(40, "execution.buffer-timeout.interval=0ms", "execution.buffer-timeout.interval=1ms", "execution.buffer-timeout.interval=1s")
 	add(40, "taskmanager.memory.segment-size=1b", "taskmanager.memory.segment-size=100b", "taskmanager.memory.segment-size=1kb")
 	add(40, "taskmanager.network.memory.buffers-per-channel=1", "taskmanager.network.memory.buffers-per-channel=7")

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -38,13 +39,16 @@ func Count(n int64) Option {
 	}
 }
 
-// RatePerSecond limits the records per second of all subtasks together; without it the source is as fast as the job.
+// RatePerSecond limits the records per second of all subtasks together; without it, and with math.Inf(1), the source is as fast as the job.
 func RatePerSecond(r float64) Option {
 	return func(o *options) {
 		if !(r > 0) {
 			o.errs = append(o.errs, fmt.Errorf("datagen: RatePerSecond is %v: it must be positive", r))
 		}
 		o.rate = r
+		if math.IsInf(r, 1) {
+			o.rate = 0 // no limit
+		}
 	}
 }
 
@@ -392,6 +396,9 @@ func left(next, count, step int64) int64 {
 	return (count-next-1)/step + 1
 }
 
+// longestWait bounds a wait for the next record: a rate may be one record in more time than a Duration can say.
+const longestWait = time.Hour
+
 // allowed is how many of limit records the rate allows now; when none, the next moment is set to wake the task.
 func (r *reader[T]) allowed(limit int) int {
 	now := time.Now()
@@ -399,11 +406,11 @@ func (r *reader[T]) allowed(limit int) int {
 		r.started, r.emitted = now, 0
 	}
 	rate := r.s.o.rate * float64(len(r.splits)) / float64(r.splits[0].step)
-	due := int64(now.Sub(r.started).Seconds()*rate) - r.emitted
+	due := int64(min(now.Sub(r.started).Seconds()*rate, 1<<62)) - r.emitted // a rate may be larger than any number of records
 	if due > 0 {
 		return int(min(int64(limit), due))
 	}
-	wait := max(time.Millisecond, time.Duration(float64(time.Second)*float64(r.emitted+1)/rate)-now.Sub(r.started))
+	wait := max(time.Millisecond, time.Duration(min(float64(time.Second)*float64(r.emitted+1)/rate, float64(longestWait)))-now.Sub(r.started))
 	if r.timer == nil {
 		r.timer = time.AfterFunc(wait, r.notify)
 	} else {

@@ -1,6 +1,7 @@
 package datagen_test
 
 import (
+	"math"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,18 @@ func TestTimestampsAndRate(t *testing.T) {
 	for _, rec := range r.Records {
 		if rec.Timestamp != 10*rec.Value {
 			t.Fatalf("record %+v", rec)
+		}
+	}
+}
+
+// A rate above all that the source can reach does not slow it down, and one that is infinite is none.
+func TestLargeRates(t *testing.T) {
+	for _, rate := range []float64{1e18, 1e20, 1e300, math.MaxFloat64, math.Inf(1)} {
+		r := connectortest.StartSource(t, datagen.Source(func(n int64) int64 { return n }, datagen.Count(2000), datagen.RatePerSecond(rate), datagen.Splits(2)), 1, nil)
+		r.Until("the end", r.Ended)
+		r.Close()
+		if len(r.Records) != 2000 {
+			t.Errorf("rate %v: %d records", rate, len(r.Records))
 		}
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/thalweg/thalweg/connector"
 )
 
-// Source is src with at most perSecond records per second, of all subtasks together.
+// Source is src with at most perSecond records per second, of all subtasks together; math.Inf(1) is no limit.
 func Source[T any](src connector.Source[T], perSecond float64) connector.Source[T] {
 	return &source[T]{src, perSecond}
 }
@@ -61,8 +62,8 @@ func (s *source[T]) Reader(ctx connector.ReaderContext) (connector.Reader[T], er
 		return nil, err
 	}
 	in, err := s.Source.Reader(ctx)
-	if err != nil || in == nil {
-		return nil, err
+	if err != nil || in == nil || math.IsInf(s.rate, 1) {
+		return in, err
 	}
 	r := &reader[T]{Reader: in, rate: s.rate / float64(ctx.Parallelism), wake: make(chan struct{}, 1)}
 	if p, ok := in.(connector.SplitPauser); ok {
@@ -70,6 +71,9 @@ func (s *source[T]) Reader(ctx connector.ReaderContext) (connector.Reader[T], er
 	}
 	return r, nil
 }
+
+// longestWait bounds a wait for the next record: a rate may be one record in more time than a Duration can say.
+const longestWait = time.Hour
 
 type reader[T any] struct {
 	connector.Reader[T]
@@ -93,14 +97,14 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 	if r.started.IsZero() {
 		r.started = now
 	}
-	due := int64(now.Sub(r.started).Seconds()*r.rate) - r.spent
-	if most := int64(r.rate/10) + 1; due > most {
+	due := whole(now.Sub(r.started).Seconds()*r.rate) - r.spent
+	if most := whole(r.rate/10) + 1; due > most {
 		due = most
 		r.started, r.spent = now.Add(-time.Duration(float64(most)/r.rate*float64(time.Second))), 0
 	}
 	if due <= 0 {
 		r.waits = true
-		wait := max(time.Millisecond, time.Duration(float64(time.Second)*float64(r.spent+1)/r.rate)-now.Sub(r.started))
+		wait := max(time.Millisecond, time.Duration(min(float64(time.Second)*float64(r.spent+1)/r.rate, float64(longestWait)))-now.Sub(r.started))
 		if r.timer == nil {
 			r.timer = time.AfterFunc(wait, r.notify)
 		} else {
@@ -114,6 +118,9 @@ func (r *reader[T]) Poll(out connector.Output[T], limit int) (connector.Status, 
 	r.spent += r.out.n
 	return st, err
 }
+
+// whole is x as a number of records. Rates may be larger than any such number.
+func whole(x float64) int64 { return int64(min(x, 1<<62)) }
 
 func (r *reader[T]) notify() {
 	select {

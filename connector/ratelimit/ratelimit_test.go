@@ -56,3 +56,15 @@ func TestBadRates(t *testing.T) {
 		t.Error("no source")
 	}
 }
+
+// A rate above all that a source can reach does not slow it down, and one that is infinite is none; a very small one waits.
+func TestLargeRates(t *testing.T) {
+	for _, rate := range []float64{1e18, 1e20, 1e300, math.MaxFloat64, math.Inf(1)} {
+		r := connectortest.StartSource(t, ratelimit.Source(datagen.Source(number, datagen.Count(2000), datagen.Splits(2)), rate), 1, nil)
+		r.Until("the end", r.Ended)
+		r.Close()
+		if len(r.Records) != 2000 {
+			t.Errorf("rate %v: %d records", rate, len(r.Records))
+		}
+	}
+}

@@ -176,7 +176,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return err
 }
 
-// spec is one TaskManager with all slots, unless TaskManagers or the configuration say otherwise.
+// spec is one TaskManager with all slots, unless TaskManagers or the configuration say otherwise, or there are more than one may have: then
+// several of one size.
 func (c *Cluster) spec() resourcemanager.WorkerSpec {
 	s := resourcemanager.SpecOf(c.conf)
 	need := c.opts.Graph.Slots()
@@ -185,8 +186,10 @@ func (c *Cluster) spec() resourcemanager.WorkerSpec {
 	case n > 0:
 		s.Slots = max(1, (need+n-1)/n)
 	default:
-		s.Slots = max(1, need)
+		n = (need + resourcemanager.MaxSlots - 1) / resourcemanager.MaxSlots
+		s.Slots = max(1, (need+n-1)/max(1, n))
 	}
+	s.Slots = min(s.Slots, resourcemanager.MaxSlots)
 	s.Cores = runtime.GOMAXPROCS(0)
 	return s
 }

@@ -68,6 +68,17 @@ func TestBoundedJobFinishesWithFinalCheckpoint(t *testing.T) {
 	}
 }
 
+// A job that needs more slots than a TaskManager may have gets several.
+func TestMoreSlotsThanATaskManagerHas(t *testing.T) {
+	w := &jobtest.World{Bounded: true}
+	o := options(t, w, nil)
+	o.Graph, o.Logger = jobtest.Graph(1, 4500), zerolog.Nop()
+	o.Graph.Vertices[1].MaxParallelism = 8192
+	if r := run(t, o); r.State != scheduler.JobFinished {
+		t.Fatalf("state %s, failure %+v", r.State, r.Failure)
+	}
+}
+
 // io.tmp.dirs is where everything local goes, also here, and nothing is left in it.
 func TestTmpDirs(t *testing.T) {
 	one, two := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")

@@ -27,7 +27,8 @@ func (Standalone) Deregister(context.Context, FinalStatus, string) error { retur
 // Close implements Driver.
 func (Standalone) Close() error { return nil }
 
-// Embedded is the Driver of a cluster in one process: its workers are goroutines.
+// Embedded is the Driver of a cluster in one process: its workers are goroutines. When several in a row end with an error before they
+// register, the cluster fails with it: in one process the next one would meet the same.
 type Embedded struct {
 	run func(ctx context.Context, id WorkerID, spec WorkerSpec) error
 
@@ -37,14 +38,19 @@ type Embedded struct {
 	workers map[WorkerID]embeddedWorker
 	limit   int // workers at most, 0 for as many as are wanted
 	next    int
+	failed  int // workers in a row that ended before they registered
 	closed  bool
 	wg      sync.WaitGroup
 }
 
 type embeddedWorker struct {
-	spec   WorkerSpec
-	cancel context.CancelFunc
+	spec       WorkerSpec
+	cancel     context.CancelFunc
+	registered bool
 }
+
+// maxFailedStarts is how many workers in a row may end before they register.
+const maxFailedStarts = 3
 
 // NewEmbedded makes an Embedded; run is a TaskManager's life, which ends with its context.
 func NewEmbedded(run func(ctx context.Context, id WorkerID, spec WorkerSpec) error) *Embedded {
@@ -81,7 +87,7 @@ func (e *Embedded) fill(spec WorkerSpec) {
 		e.next++
 		id := WorkerID(fmt.Sprintf("taskmanager-%d", e.next))
 		ctx, cancel := context.WithCancel(context.Background())
-		e.workers[id] = embeddedWorker{spec, cancel}
+		e.workers[id] = embeddedWorker{spec: spec, cancel: cancel}
 		e.wg.Go(func() { e.live(ctx, cancel, id, spec) })
 	}
 }
@@ -94,9 +100,19 @@ func (e *Embedded) live(ctx context.Context, cancel context.CancelFunc, id Worke
 		exit = Exit{Code: 1, Text: err.Error()}
 	}
 	e.mu.Lock()
+	w, ours := e.workers[id] // a worker that was told to end is not among them
 	delete(e.workers, id)
-	e.fill(spec)
+	if ours && !w.registered && exit.Code != 0 {
+		e.failed++
+	}
+	failed := e.failed >= maxFailedStarts
+	if !failed {
+		e.fill(spec)
+	}
 	e.mu.Unlock()
+	if failed {
+		e.events.Fatal(fmt.Errorf("resourcemanager: %d TaskManagers in a row did not start; the last: %s", maxFailedStarts, exit.Text))
+	}
 	e.events.WorkerLost(id, exit)
 }
 
@@ -127,7 +143,14 @@ func (e *Embedded) Kill(id WorkerID) {
 }
 
 // WorkerRegistered implements Driver.
-func (e *Embedded) WorkerRegistered(WorkerID) {}
+func (e *Embedded) WorkerRegistered(id WorkerID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w, ok := e.workers[id]; ok {
+		w.registered = true
+		e.workers[id], e.failed = w, 0
+	}
+}
 
 // Deregister implements Driver.
 func (e *Embedded) Deregister(context.Context, FinalStatus, string) error {

@@ -10,6 +10,9 @@ import (
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
 
+// MaxSlots is how many slots a TaskManager may have: as many as taskmanager.numberOfTaskSlots allows.
+const MaxSlots = 4096
+
 // Accept serves a TaskManager's link until it ends. It is rpc.Handlers.TaskManager.
 func (m *Manager) Accept(link rpc.TaskManagerLink, remote string) {
 	m.mu.Lock()
@@ -55,8 +58,8 @@ func (m *Manager) register(link rpc.TaskManagerLink, remote string) (*taskManage
 		return refuse(true, "the first message is no registration")
 	case r.GetProtocol() != version.Protocol:
 		return refuse(true, "TaskManager %s speaks protocol %d, JobMaster %s speaks %d: use files of one version", r.GetVersion(), r.GetProtocol(), version.Version, version.Protocol)
-	case r.GetId() == "" || r.GetSlots() < 1 || r.GetSlots() > 4096:
-		return refuse(true, "id %q with %d slots", r.GetId(), r.GetSlots())
+	case r.GetId() == "" || r.GetSlots() < 1 || r.GetSlots() > MaxSlots:
+		return refuse(true, "id %q with %d slots: a TaskManager has a name, and 1 to %d slots", r.GetId(), r.GetSlots(), MaxSlots)
 	case r.GetLastEpoch() > m.opts.Epoch:
 		t, err := refuse(false, "TaskManager %s served epoch %d, this JobMaster has %d: it is the stale one", r.GetId(), r.GetLastEpoch(), m.opts.Epoch)
 		m.Fatal(fmt.Errorf("%w: TaskManager %s served epoch %d, ours is %d", ErrFenced, r.GetId(), r.GetLastEpoch(), m.opts.Epoch))

@@ -20,7 +20,7 @@ type result[T any] struct {
 // where the above does not fit. Channels, functions, interfaces, complex numbers, types that contain themselves and unexported
 // fields are refused by a *TypeError that names every offending path. Fields named _ are skipped.
 //
-// Float keys: NaN never equals itself, and 0 and -0 are different keys.
+// As keys of streams and states, 0 and -0 are one key, and NaN is refused; the encodings of 0 and -0 differ.
 func For[T any]() (Codec[T], error) {
 	t := reflect.TypeFor[T]()
 	r := codecOf(t)

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"reflect"
 
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -200,7 +199,8 @@ func (s DataStream[T]) PartitionCustom[K any](partition func(key K, n int) int, 
 }
 
 // KeyBy partitions the stream by key: all records of a key meet in one subtask. Keys are values that encode alike when they are equal by ==:
-// no pointers, no time.Time, and no struct or array with one inside.
+// no pointers, no time.Time, and no struct or array with one inside. Of floating point numbers, 0 and -0 are one key, and a NaN, which equals
+// nothing, fails the job. The keys of map states and broadcast states keep to the same.
 //
 // fn runs before and behind the exchange and must return the same key, or the task fails: it depends on the record alone (no clock, no
 // randomness, no variable that changes), and on what arrives of it. A time.Time arrives in UTC, without its zone: take days and hours of
@@ -213,9 +213,7 @@ func (s DataStream[T]) KeyBy[K comparable](fn func(T) K) KeyedStream[K, T] {
 		s.f.env().mistake("KeyBy: %v", err)
 		return k
 	}
-	if mayDiffer(reflect.TypeFor[K]()) {
-		fn = equalToItself(k.site, fn)
-	}
+	fn = operator.NewKeyRule[K]().KeyFn(k.site, fn)
 	k.sel = operator.KeySelector[K, T]{Fn: fn, Codec: codec, Site: k.site, ID: new(byte)}
 	if t, err := serde.For[K](); err == nil {
 		k.keyType = operator.TypeName(t)

@@ -1,9 +1,6 @@
 package stream
 
 import (
-	"fmt"
-	"reflect"
-
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
@@ -15,34 +12,6 @@ type KeyedStream[K comparable, T any] struct {
 	sel     operator.KeySelector[K, T]
 	keyType string
 	site    string
-}
-
-// mayDiffer reports whether values of t can differ from themselves: those with a NaN inside.
-func mayDiffer(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
-		return true
-	case reflect.Array:
-		return mayDiffer(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if mayDiffer(t.Field(i).Type) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// equalToItself is a key function whose keys can be found again.
-func equalToItself[K comparable, T any](site string, key func(T) K) func(T) K {
-	return func(v T) K {
-		k := key(v)
-		if k != k { //nolint:gocritic // NaN
-			panic(fmt.Sprintf("KeyBy at %s: the key %v is, or holds, not a number (NaN), which equals no key, not even itself: leave such records out", site, k))
-		}
-		return k
-	}
 }
 
 // keyedEdges are the inputs of a keyed node.

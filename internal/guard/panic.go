@@ -36,6 +36,12 @@ func (p *PanicError) Error() string {
 	return s
 }
 
+// Unwrap is the error that was the panic's value, if it was one.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
 // Panicked is the error of a panic with this value. It is called by the deferred function that recovered it: the stack is still that of the panic.
 func Panicked(op string, value any) *PanicError {
 	p := &PanicError{Operator: op, Value: value, Stack: stack()}

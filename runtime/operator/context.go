@@ -109,7 +109,7 @@ func (c *Context) noTime() error {
 	if c.TimesFrom != "" {
 		at = " at " + c.TimesFrom
 	}
-	return fmt.Errorf("record has no event time; give the stream a watermark strategy with a timestamp function%s (FromSource or AssignTimestampsAndWatermarks)", at)
+	return lasting("record has no event time; give the stream a watermark strategy with a timestamp function%s (FromSource or AssignTimestampsAndWatermarks)", at)
 }
 
 // UserError is a failure of user code.

@@ -46,6 +46,9 @@ func (e *KeyError) Error() string {
 		"and on what arrives of %s: a time.Time arrives in UTC, without its zone (take the key of t.UTC()), and a type with a codec of its own or MarshalBinary as its decoder makes it", call, e.Key, e.Type)
 }
 
+// Fatal tells the task that a restart is no use: the function would do the same.
+func (e *KeyError) Fatal() bool { return true }
+
 // Identity is equal for selectors of the same keyed stream, nil when there is no other.
 //
 // Source: graph.Edge.Keyer.

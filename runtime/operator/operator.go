@@ -10,7 +10,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -30,9 +29,9 @@ const (
 	ZeroTime       = NoTimestamp + 2
 )
 
-var errZeroTime = errors.New("the timestamp function returned the zero time.Time: the field that it reads is not set in this record; leave such records out, or give them a time")
+var errZeroTime = lasting("the timestamp function returned the zero time.Time: the field that it reads is not set in this record; leave such records out, or give them a time")
 
-var errOutOfRange = errors.New("the timestamp function returned a time that is out of range (more than 292 million years from 1970); leave such records out, or correct their times")
+var errOutOfRange = lasting("the timestamp function returned a time that is out of range (more than 292 million years from 1970); leave such records out, or correct their times")
 
 // Millis is t in milliseconds since 1970; when they are out of range, !ok, the first or the last that are in it.
 func Millis(t time.Time) (ms int64, ok bool) {

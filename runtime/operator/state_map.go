@@ -7,7 +7,8 @@ import (
 	"github.com/thalweg/thalweg/state/backend"
 )
 
-// MapState is a map per key, stored entry by entry. Iteration has no particular order. Source: Flink MapState.
+// MapState is a map per key, stored entry by entry. Iteration has no particular order. Of keys that hold floating point numbers, 0 and -0 are
+// one, and those with a NaN are an error. Source: Flink MapState.
 type MapState[UK comparable, V any] struct{ s mapAccess[UK, V] }
 
 type mapAccess[UK comparable, V any] interface {
@@ -106,7 +107,7 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 	}
 	if ttl == nil {
 		t, err := openMap(r.ctx, state.MapDesc[K, UK, V]{Name: name, Key: r.key, Sub: sub, Value: codec, Adapt: state.Adapt(codec)})
-		m := &keyedMap[K, UK, V]{t, r.cur}
+		m := &keyedMap[K, UK, V]{t, r.cur, ruledKeys[UK]{NewKeyRule[UK](), "state", name}}
 		if err == nil {
 			r.ctx.listed(m)
 		}
@@ -120,7 +121,7 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 		return none, err
 	}
 	ttl.sweep(t)
-	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ttl: ttl}
+	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ttl: ttl, rule: ruledKeys[UK]{NewKeyRule[UK](), "state", name}}
 	m.one = timedValue[state.Pair[K, UK], V]{t, &m.entry, ttl}
 	r.ctx.listed(m)
 	return MapState[UK, V]{m}, nil
@@ -154,13 +155,17 @@ func (l mapKeys[K, UK, V]) keys() (out []state.Key[K], err error) {
 
 // keyedMap is a map whose entries live for ever.
 type keyedMap[K, UK comparable, V any] struct {
-	t   state.MapTable[K, UK, V]
-	cur *state.Key[K]
+	t    state.MapTable[K, UK, V]
+	cur  *state.Key[K]
+	rule ruledKeys[UK]
 }
 
 func (k *keyedMap[K, UK, V]) get(u UK) (v V, found bool, err error) {
 	if k.cur.Group == noKey {
 		return v, false, errNoKey
+	}
+	if err := k.rule.settle(&u); err != nil {
+		return v, false, err
 	}
 	return k.t.Get(k.t.Entry(*k.cur, u), 0)
 }
@@ -169,12 +174,18 @@ func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
 	if k.cur.Group == noKey {
 		return errNoKey
 	}
+	if err := k.rule.settle(&u); err != nil {
+		return err
+	}
 	return k.t.Put(k.t.Entry(*k.cur, u), 0, v)
 }
 
 func (k *keyedMap[K, UK, V]) remove(u UK) error {
 	if k.cur.Group == noKey {
 		return errNoKey
+	}
+	if err := k.rule.settle(&u); err != nil {
+		return err
 	}
 	return k.t.Delete(k.t.Entry(*k.cur, u), 0)
 }
@@ -215,21 +226,31 @@ type timedMap[K, UK comparable, V any] struct {
 	t     state.MapTable[K, UK, state.Timed[V]]
 	cur   *state.Key[K]
 	ttl   *ttl
+	rule  ruledKeys[UK]
 	entry state.Key[state.Pair[K, UK]]
 	one   timedValue[state.Pair[K, UK], V] // the value of entry
 }
 
-func (k *timedMap[K, UK, V]) get(u UK) (V, bool, error) {
+func (k *timedMap[K, UK, V]) get(u UK) (v V, found bool, err error) {
+	if err := k.rule.settle(&u); err != nil {
+		return v, false, err
+	}
 	k.entry = k.t.Entry(*k.cur, u)
 	return k.one.get()
 }
 
 func (k *timedMap[K, UK, V]) put(u UK, v V) error {
+	if err := k.rule.settle(&u); err != nil {
+		return err
+	}
 	k.entry = k.t.Entry(*k.cur, u)
 	return k.one.put(v)
 }
 
 func (k *timedMap[K, UK, V]) remove(u UK) error {
+	if err := k.rule.settle(&u); err != nil {
+		return err
+	}
 	k.entry = k.t.Entry(*k.cur, u)
 	return k.one.clear()
 }

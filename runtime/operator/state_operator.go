@@ -192,13 +192,14 @@ type ReadOnlyBroadcastState[UK comparable, V any] struct{ s *broadcastMap[UK, V]
 
 // Get returns the value of an entry.
 func (s ReadOnlyBroadcastState[UK, V]) Get(k UK) (v V, found bool) {
+	s.s.settle(&k)
 	v, found = s.s.m[k]
 	return v, found
 }
 
 // Contains reports whether there is an entry.
 func (s ReadOnlyBroadcastState[UK, V]) Contains(k UK) bool {
-	_, found := s.s.m[k]
+	_, found := s.Get(k)
 	return found
 }
 
@@ -218,8 +219,11 @@ func (s ReadOnlyBroadcastState[UK, V]) ForEach(fn func(k UK, v V) error) error {
 // All ranges over the entries, in no order.
 func (s ReadOnlyBroadcastState[UK, V]) All() iter.Seq2[UK, V] { return maps.All(s.s.m) }
 
-// Put sets an entry.
-func (s BroadcastState[UK, V]) Put(k UK, v V) { s.s.m[s.s.key.Clone(k)] = s.s.value.Clone(v) }
+// Put sets an entry. Here and in the other methods, 0 and -0 are one key, and one that is, or holds, a NaN fails the task.
+func (s BroadcastState[UK, V]) Put(k UK, v V) {
+	s.s.settle(&k)
+	s.s.m[s.s.key.Clone(k)] = s.s.value.Clone(v)
+}
 
 // PutAll sets entries.
 func (s BroadcastState[UK, V]) PutAll(m map[UK]V) {
@@ -229,7 +233,10 @@ func (s BroadcastState[UK, V]) PutAll(m map[UK]V) {
 }
 
 // Remove removes an entry.
-func (s BroadcastState[UK, V]) Remove(k UK) { delete(s.s.m, k) }
+func (s BroadcastState[UK, V]) Remove(k UK) {
+	s.s.settle(&k)
+	delete(s.s.m, k)
+}
 
 // Clear removes every entry.
 func (s BroadcastState[UK, V]) Clear() { clear(s.s.m) }
@@ -256,7 +263,8 @@ func openBroadcast[UK comparable, V any](c *Context, name string) (*broadcastMap
 	if s, ok := c.subtaskStates[name].(*broadcastMap[UK, V]); ok {
 		return s, nil
 	}
-	s := &broadcastMap[UK, V]{name: name, first: c.Subtask == 0, key: key, value: value, m: map[UK]V{}}
+	s := &broadcastMap[UK, V]{name: name, first: c.Subtask == 0, key: key, value: value, m: map[UK]V{},
+		rule: ruledKeys[UK]{NewKeyRule[UK](), "broadcast state", name}}
 	items, schema, err := c.stored(name, kindBroadcast, s.describe().Schema)
 	if err != nil {
 		return nil, err
@@ -279,6 +287,13 @@ type broadcastMap[UK comparable, V any] struct {
 	key   serde.Codec[UK]
 	value serde.Codec[V]
 	m     map[UK]V
+	rule  ruledKeys[UK]
+}
+
+func (s *broadcastMap[UK, V]) settle(k *UK) {
+	if err := s.rule.settle(k); err != nil {
+		panic(err)
+	}
 }
 
 // reader reads values that were stored with a schema.

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/thalweg/thalweg/connector"
@@ -52,12 +51,12 @@ func (w *timerWatch) done() { w.firing = noTimer }
 // millis is t in milliseconds. method is the one that was called with it.
 func (w *timerWatch) millis(method string, t time.Time) (int64, error) {
 	if t.IsZero() {
-		return 0, fmt.Errorf("%s at %s: the time is the zero time.Time, which is no time for a timer: Timestamp of a record that has no event time, "+
+		return 0, lasting("%s at %s: the time is the zero time.Time, which is no time for a timer: Timestamp of a record that has no event time, "+
 			"and Watermark before the first one, return it, with false", method, userSite())
 	}
 	ms, ok := Millis(t)
 	if !ok {
-		return 0, fmt.Errorf("%s at %s: the time is out of range (more than 292 million years from 1970)", method, userSite())
+		return 0, lasting("%s at %s: the time is out of range (more than 292 million years from 1970)", method, userSite())
 	}
 	return ms, nil
 }
@@ -65,7 +64,7 @@ func (w *timerWatch) millis(method string, t time.Time) (int64, error) {
 // valid is millis for times that are given in milliseconds.
 func (w *timerWatch) valid(method string, at int64) error {
 	if at <= ZeroTime {
-		return fmt.Errorf("%s at %s: %d ms is no time for a timer: it stands for a record without event time, or for no watermark", method, userSite(), at)
+		return lasting("%s at %s: %d ms is no time for a timer: it stands for a record without event time, or for no watermark", method, userSite(), at)
 	}
 	return nil
 }

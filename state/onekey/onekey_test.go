@@ -180,3 +180,32 @@ func TestOneKeyOnly(t *testing.T) {
 		t.Error("a snapshot was taken")
 	}
 }
+
+// Timers of one key that are registered from the last to the first, as windows and joins of unsorted input do, cost no more each than others.
+func BenchmarkTimersBackwards(b *testing.B) {
+	for _, n := range []int64{1_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			be, err := onekey.New(cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			x, err := onekey.OpenTimers(be, state.TimersDesc[string]{Name: "x", Key: serde.Must[string]()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			k := state.Key[string]{Key: "k"}
+			for b.Loop() {
+				for at := n; at > 0; at-- {
+					if err := x.Register(k, 0, at); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := x.PopUntil(n, func(state.Key[string], state.Namespace, int64) error { return nil }); err != nil {
+					b.Fatal(err)
+				}
+				be.Clear()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/timer")
+		})
+	}
+}

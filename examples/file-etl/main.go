@@ -12,13 +12,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/thalweg/thalweg/connector/file"
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/stream"
 )
 
-// Sale is a line of the input: day,shop,cents.
+// Sale is a line of the input: day,shop,cents. More than mostCents is a mistake in the input, and rejected: so totals
+// do not overflow before there are 92 million of the largest sales.
 type Sale struct {
 	Day   string
 	Shop  string
@@ -46,6 +48,8 @@ func (summing) Result(s sum) sum   { return s }
 func (summing) Merge(a, b sum) sum { return sum{a.Sales + b.Sales, a.Cents + b.Cents} }
 func (summing) Add(s *sum, v Sale) { *s = sum{s.Sales + 1, s.Cents + v.Cents} }
 
+const mostCents = 100_000_000_000
+
 // rejected are the lines that are no sales.
 var rejected = stream.NewOutputTag[string]("rejected")
 
@@ -57,7 +61,7 @@ func (clean) ProcessElement(ctx *stream.ProcessContext, line string, out *stream
 	if len(f) == 3 {
 		_, bad := time.Parse(time.DateOnly, f[0])
 		cents, err := strconv.ParseInt(strings.TrimSpace(f[2]), 10, 64)
-		if bad == nil && err == nil && cents >= 0 {
+		if bad == nil && err == nil && cents >= 0 && cents <= mostCents && utf8.ValidString(f[1]) {
 			out.Collect(Sale{f[0], strings.ToLower(strings.TrimSpace(f[1])), cents})
 			return nil
 		}

@@ -19,9 +19,9 @@ func TestTotals(t *testing.T) {
 		rejects.SinkTo(bad.Sink())
 		return out
 	})
-	h.Push("2026-01-01,North,250", "2026-01-01, north ,50", "2026-01-02,north,1", "2026-13-01,north,1", "a,b", "2026-01-01,south,-1")
+	h.Push("2026-01-01,North,250", "2026-01-01, north ,50", "2026-01-02,north,1", "2026-13-01,north,1", "a,b", "2026-01-01,south,-1", "2026-01-01,south,9223372036854775807", "2026-01-01,s\xffuth,1")
 	h.Expect() // only at the end
-	bad.Expect("2026-13-01,north,1", "a,b", "2026-01-01,south,-1")
+	bad.Expect("2026-13-01,north,1", "a,b", "2026-01-01,south,-1", "2026-01-01,south,9223372036854775807", "2026-01-01,s\xffuth,1")
 	h.End()
 	h.ExpectInAnyOrder(Total{"2026-01-01", "north", 2, 300}, Total{"2026-01-02", "north", 1, 1})
 }

@@ -162,6 +162,7 @@ func (o *asyncOp[T, R]) Process(v T, m Meta) error {
 	if err := o.waitUntil(func() bool { return len(o.entries) < o.opts.Capacity }); err != nil {
 		return err
 	}
+	o.ctx.Enter() // answers may have left
 	if o.mutable {
 		v = o.codec.Clone(v)
 	}

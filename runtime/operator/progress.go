@@ -185,7 +185,9 @@ func (s *splitOutput[T]) Collect(v T, ts int64) error {
 	if s.gen != nil {
 		return s.generated(v, ts)
 	}
-	return t.out.Process(v, Meta{TS: ts})
+	err := t.out.Process(v, Meta{TS: ts})
+	p.ctx.Enter() // the reader goes on
+	return err
 }
 
 // generated passes a record on and shows it to the split's generator, whose watermark counts at once.
@@ -193,10 +195,13 @@ func (s *splitOutput[T]) generated(v T, ts int64) error {
 	if err := s.t.out.Process(v, Meta{TS: ts}); err != nil {
 		return err
 	}
-	s.t.p.ctx.Enter()
+	p := s.t.p
+	p.ctx.Enter()
 	before := s.out.mark
 	if s.gen.OnEvent(v, ts, &s.out); s.out.mark > before {
-		return s.t.p.advance(s.t.p.clock())
+		err := p.advance(p.clock())
+		p.ctx.Enter()
+		return err
 	}
 	return nil
 }
@@ -231,7 +236,9 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 			return err
 		}
 	}
-	return t.batch.ProcessBatch(vs, ts)
+	err := t.batch.ProcessBatch(vs, ts)
+	p.ctx.Enter()
+	return err
 }
 
 // isNoTime reports whether a timestamp function returned TimeOutOfRange or ZeroTime.

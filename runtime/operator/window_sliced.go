@@ -175,6 +175,7 @@ func (o *slicedOp[K, T, C, R]) update(k state.Key[K], ts int64) error {
 			if _, err := o.user.fire(k, w, &acc); err != nil {
 				return err
 			}
+			o.Ctx.Enter() // the next window's slices are merged
 		}
 	}
 	return nil
@@ -320,6 +321,7 @@ var gatherLimit = 1 << 20
 func (o *slicedOp[K, T, C, R]) collect(w Window, late int64, fn func(state.Key[K], *C) error) error {
 	passes := uint64(1 + o.table.Len()/gatherLimit)
 	for pass := range passes {
+		o.Ctx.Enter()
 		o.g.reset()
 		for _, s := range o.slicesOf(w) {
 			err := o.table.Scan(s, func(k state.Key[K], c *C) error {

@@ -238,8 +238,18 @@ func PurgingTrigger[T any](t WindowTrigger[T]) WindowTrigger[T] {
 }
 
 // CustomTrigger is a trigger of your own; newFn makes a new instance at each call: one per subtask, and some that are only
-// looked at. For windows that merge (sessions) it has OnMerge(w TimeWindow, ctx *MergeContext) error, too, in which ctx.MergeState(s) puts the reducing
-// states of the windows that were merged together.
+// looked at. It has the methods
+//
+//	Open(rt *TriggerRuntime) error
+//	OnElement(v T, ts int64, w Window, ctx *TriggerContext) (TriggerResult, error)
+//	OnEventTime(at int64, w Window, ctx *TriggerContext) (TriggerResult, error)
+//	OnProcessingTime(at int64, w Window, ctx *TriggerContext) (TriggerResult, error)
+//	CanMerge() bool
+//	OnMerge(w Window, ctx *MergeContext) error
+//	Clear(w Window, ctx *TriggerContext) error
+//
+// of which TriggerBase, embedded, has all but OnElement. For windows that merge (sessions) CanMerge returns true, and OnMerge puts the reducing
+// states of the windows that became w together (ctx.MergeState(s)) and registers the timers of w.
 func CustomTrigger[T any](newFn func() Trigger[T]) WindowTrigger[T] {
 	t := WindowTrigger[T]{newFn: newFn}
 	switch {

@@ -28,6 +28,8 @@ type flow struct {
 	e    *Environment
 	ins  []upstream
 	node *graph.Node // of a stream that an operator made
+	// single says that the operator runs in one subtask, for good.
+	single bool
 }
 
 func (f *flow) env() *Environment {

@@ -26,6 +26,7 @@ type Environment struct {
 	args  []string
 	g     graph.StreamGraph
 	wrong []*mistake
+	begun []*unfinished
 	owned map[string]string // by what sinks own: where the one is
 	built bool              // its program is made: what is added now would be in none
 }
@@ -343,12 +344,33 @@ func (e *Environment) translate() (*graph.Program, error) {
 		sinks = sinks || n.OutImpl == nil
 	}
 	if len(e.g.Nodes) > 0 && !sinks {
-		return nil, errors.New("the program has no sink: nothing would come of it; add SinkTo or Print")
+		return nil, errors.New(strings.Join(append([]string{"the program has no sink: nothing would come of it; add SinkTo or Print" + e.ends()}, e.forgotten()...), "\n"))
 	}
 	if err := e.checkUnaligned(c); err != nil {
 		return nil, err
 	}
-	return graph.Translate(&e.g, o)
+	p, err := graph.Translate(&e.g, o)
+	if err == nil {
+		p.Graph.Warnings = append(p.Graph.Warnings, e.forgotten()...)
+	}
+	return p, err
+}
+
+// ends says where the streams begin that nobody reads.
+func (e *Environment) ends() string {
+	read := map[*graph.Node]bool{}
+	for _, n := range e.g.Nodes {
+		for _, in := range n.In {
+			read[in.From] = true
+		}
+	}
+	var at []string
+	for _, n := range e.g.Nodes {
+		if !read[n] {
+			at = append(at, fmt.Sprintf("%s (%s)", n.CallSite, n.Name))
+		}
+	}
+	return ", as to what is made at " + strings.Join(at, ", ")
 }
 
 // FromSource adds a source; name is not empty. Its records get their event time from the watermark strategy's function, or keep the source's own.

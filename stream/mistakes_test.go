@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -56,7 +57,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 			keyed(e).Window(EventTimeSessionDynamic(func(string) time.Duration { return 1 })) // wrong
 		}},
 		"count of zero": {"window size 0 is not positive", func(e *Environment) { keyed(e).CountWindow(0) }}, // wrong
-		"trigger that does not merge": {"sessions merge, and the trigger cannot", func(e *Environment) {
+		"trigger that does not merge": {"sessions merge, and the trigger cannot: DeltaTrigger; take another one", func(e *Environment) {
 			keyed(e).Window(EventTimeSession(1e9)).Trigger(DeltaTrigger(1, func(a, b int) float64 { return 0 })) // wrong
 		}},
 		"trigger that cannot be": {"trigger count 0 is not positive", func(e *Environment) {
@@ -125,8 +126,20 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"max parallelism that is too great": {"max parallelism 40000 is not between", func(e *Environment) {
 			ints(e).Map(same).SetMaxParallelism(40000).SinkTo(&collect[int]{}) // wrong
 		}},
-		"windows over all in parallel": {"max parallelism 1 must be between the parallelism (2)", func(e *Environment) {
+		"windows over all in parallel": {"SetParallelism(2): windows over all records (WindowAll, CountWindowAll) run in one subtask", func(e *Environment) {
 			e.FromCollection(click{}).WindowAll(GlobalWindows()).Reduce(first).SetParallelism(2).SinkTo(&collect[click]{}) // wrong
+		}},
+		"windows over all with several key groups": {"SetMaxParallelism(2): windows over all records", func(e *Environment) {
+			e.FromCollection(click{}).WindowAll(GlobalWindows()).Reduce(first).SetMaxParallelism(2).SinkTo(&collect[click]{}) // wrong
+		}},
+		"side output of a source": {`GetSideOutput("x"): Source: Collection Source (mistakes_test.go:`, func(e *Environment) {
+			ints(e).GetSideOutput(NewOutputTag[int]("x")).SinkTo(&collect[int]{}) // wrong
+		}},
+		"side output of a map": {`has no side outputs: nothing can be written there`, func(e *Environment) {
+			ints(e).Map(same).GetSideOutput(NewOutputTag[int]("x")).SinkTo(&collect[int]{}) // wrong
+		}},
+		"trigger of one's own that does not merge": {"stubborn; let its CanMerge return true", func(e *Environment) {
+			keyed(e).Window(EventTimeSession(1e9)).Trigger(CustomTrigger(func() Trigger[int] { return &stubborn{} })) // wrong
 		}},
 		"forward to another parallelism": {"forward needs the same parallelism at both ends, Source: Collection Source has 1 and this 2", func(e *Environment) {
 			ints(e).Forward().Map(same).SetParallelism(2).SinkTo(&collect[int]{}) // wrong
@@ -464,5 +477,37 @@ func TestMistakesAreToldAtOnce(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "(also at mistakes_test.go:") || strings.Contains(err.Error(), "exclusive bounds") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// stubborn is a trigger that does not merge.
+type stubborn struct {
+	Trigger[int]
+	_ int // each is another one
+}
+
+func (*stubborn) CanMerge() bool { return false }
+
+// TestForgottenWindowsAreToldOf: windows without a function are nothing, which nobody would notice beside another sink.
+func TestForgottenWindowsAreToldOf(t *testing.T) {
+	p, err := program("test", func(e *Environment) error {
+		k := e.FromCollection(1, 2).KeyBy(func(v int) int { return v })
+		k.Window(GlobalWindows()).Trigger(CountTrigger[int](2))
+		k.CountWindow(2).Reduce(func(a, b int) int { return a + b }).SinkTo(&collect[int]{})
+		return nil
+	}, config.Configuration{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := slices.DeleteFunc(slices.Clone(p.Graph.Warnings), func(w string) bool { return !strings.Contains(w, "given no function") })
+	if len(told) != 1 || !strings.HasPrefix(told[0], "mistakes_test.go:") {
+		t.Errorf("%q", p.Graph.Warnings)
+	}
+	_, err = program("test", func(e *Environment) error {
+		e.FromCollection(1, 2).KeyBy(func(v int) int { return v }).CountWindow(2)
+		return nil
+	}, config.Configuration{}, nil)
+	if err == nil || !strings.Contains(err.Error(), "no sink") || !strings.Contains(err.Error(), "made at mistakes_test.go:") || !strings.Contains(err.Error(), "given no function") {
+		t.Error(err)
 	}
 }

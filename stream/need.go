@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -138,4 +139,53 @@ func (e *Environment) inside(record any, field func() any) {
 		_, method := caller()
 		e.mistake("%s: the field function returns a pointer to what is no part of the record: return the address of one of its fields", method)
 	}
+}
+
+// unfinished is what the user's program began.
+type unfinished struct {
+	site, what string
+	given      bool
+}
+
+// wants notes that a stream at the user's call is nothing without a function, and returns where it is said that it has one.
+func (e *Environment) wants(what string) *bool {
+	if e == nil {
+		noEnvironment()
+	}
+	u := &unfinished{site: callSite(), what: what}
+	e.begun = append(e.begun, u)
+	return &u.given
+}
+
+// finish notes that what was begun has a function.
+func (e *Environment) finish(given *bool) {
+	if e == nil {
+		noEnvironment()
+	}
+	if given != nil {
+		*given = true
+	}
+}
+
+// forgotten are warnings of what the program began and never gave a function. Flink says nothing of it.
+func (e *Environment) forgotten() (warnings []string) {
+	for _, u := range e.begun {
+		if !u.given {
+			warnings = append(warnings, fmt.Sprintf("%s: the %s are given no function, so nothing comes of them: add Reduce, Aggregate, Process or Apply", u.site, u.what))
+		}
+	}
+	return warnings
+}
+
+// nameOf is the name that the user knows a trigger by, and what it can do to merge.
+func nameOf(trigger any) string {
+	if p, ok := trigger.(interface{ Inner() any }); ok {
+		trigger = p.Inner()
+	}
+	name := fmt.Sprintf("%T", trigger)
+	name, _, _ = strings.Cut(name, "[")
+	if ours, found := strings.CutPrefix(strings.TrimPrefix(name, "*"), "operator."); found {
+		return strings.ToUpper(ours[:1]) + ours[1:] + "; take another one"
+	}
+	return name + "; let its CanMerge return true, and its OnMerge merge what it keeps (MergeState) and set its timers"
 }

@@ -69,6 +69,9 @@ func declare[T any](n *graph.Node, late OutputTag[T]) {
 }
 
 // readAs notes the type that a side output is read as.
+// sideless are the kinds of operators whose functions have nothing to write to a side output with.
+var sideless = map[string]bool{"map": true, "filter": true, "flatmap": true}
+
 func readAs(of settings, tag string, t operator.Type, err error) {
 	env, n := of.env, of.node
 	switch {
@@ -76,6 +79,8 @@ func readAs(of settings, tag string, t operator.Type, err error) {
 		env.mistake("GetSideOutput: the tag has no name")
 	case err != nil:
 		env.mistake("GetSideOutput(%q): %v", tag, err)
+	case n.Source || sideless[n.Kind]:
+		env.mistake("GetSideOutput(%q): %s (%s) has no side outputs: nothing can be written there; call it on the stream that a process function, a window or a join returned", tag, n.Name, n.CallSite)
 	case n.Late[tag] != "" && n.Late[tag] != t.Name():
 		env.mistake("GetSideOutput(%q): the operator at %s sends late records there, which are %s, not %s", tag, n.CallSite, n.Late[tag], t.Name())
 	case n.Side[tag] != nil && n.Side[tag].(operator.Type).Name() != t.Name():

@@ -9,12 +9,23 @@ const maxKeyGroups = 1 << 15
 type settings struct {
 	env  *Environment
 	node *graph.Node
+	// single says that it runs in one subtask, for good.
+	single bool
 }
 
 func (s settings) parallelism(n int) {
-	if s.env.parallelism(n) {
+	if s.env.parallelism(n) && s.allows("SetParallelism", n) {
 		s.node.Parallelism = n
 	}
+}
+
+// allows notes a mistake when n is too many for an operator that runs in one subtask.
+func (s settings) allows(method string, n int) bool {
+	if s.single && n > 1 {
+		s.env.mistake("%s(%d): windows over all records (WindowAll, CountWindowAll) run in one subtask: their parallelism is always 1; KeyBy(...).Window(...) runs in many", method, n)
+		return false
+	}
+	return true
 }
 
 func (s settings) maxParallelism(n int) {
@@ -22,7 +33,9 @@ func (s settings) maxParallelism(n int) {
 		s.env.mistake("max parallelism %d is not between 1 and %d", n, maxKeyGroups)
 		return
 	}
-	s.node.MaxParallelism = n
+	if s.allows("SetMaxParallelism", n) {
+		s.node.MaxParallelism = n
+	}
 }
 
 // name sets the name, with what stands before it.
@@ -56,14 +69,16 @@ func settingsOf(env *Environment, n *graph.Node) settings {
 		noEnvironment()
 	}
 	env.open()
-	return settings{env, n}
+	return settings{env: env, node: n}
 }
 
 func settingsOfStream(f *flow) settings {
 	if f == nil {
 		noEnvironment()
 	}
-	return settingsOf(f.e, f.node)
+	s := settingsOf(f.e, f.node)
+	s.single = f.single
+	return s
 }
 
 // Name sets the operator's name, which is not empty, as shown in plans, logs and metrics.

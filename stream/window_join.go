@@ -88,10 +88,11 @@ type coWindowed[K comparable, A, B any] struct {
 	c     ConnectedKeyedStreams[K, A, B]
 	spec  operator.CoWindowSpec[K, A, B]
 	extra string
+	given *bool // it has a function
 }
 
 func newCoWindowed[K comparable, A, B any](c ConnectedKeyedStreams[K, A, B], a WindowAssigner) coWindowed[K, A, B] {
-	w := coWindowed[K, A, B]{c: c, spec: operator.CoWindowSpec[K, A, B]{One: c.first.sel, Two: c.second.sel}}
+	w := coWindowed[K, A, B]{c: c, given: c.first.env.wants("joined windows"), spec: operator.CoWindowSpec[K, A, B]{One: c.first.sel, Two: c.second.sel}}
 	w.spec.Windows.Assigner = assign[operator.TaggedUnion[A, B]](c.first.env, a)
 	return w
 }
@@ -130,6 +131,7 @@ func lateTag[T any](env *Environment, method string, tag OutputTag[T]) OutputTag
 }
 
 func coWindow[K comparable, A, B, R any](w coWindowed[K, A, B], name, what string, f operator.Factory) SingleOutputStreamOperator[R] {
+	w.c.first.env.finish(w.given)
 	first := w.c.first
 	n := first.env.add(&graph.Node{Kind: "windowjoin", Name: name, Detail: w.spec.Windows.Assigner.String() + w.extra + " " + what, Stateful: true, Keyed: true,
 		KeyType: first.keyType, In: append(keyedEdges(first.in.f, first.sel, 0), keyedEdges(w.c.second.in.f, w.c.second.sel, 1)...), Impl: f})

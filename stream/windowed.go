@@ -43,13 +43,14 @@ type WindowedStream[K comparable, T any] struct {
 	name  string
 	spec  operator.WindowSpec[K, T]
 	extra string // trigger and so on, for the plan
+	given *bool  // it has a function
 }
 
 // Window groups the records of each key. Event-time windows are emitted when the watermark passes their end; records that come later are
 // dropped and counted (numLateRecordsDropped), unless AllowedLateness or SideOutputLateData say otherwise.
 func (s KeyedStream[K, T]) Window[A onlyAssigner](assigner A) WindowedStream[K, T] {
 	a := WindowAssigner(assigner)
-	w := WindowedStream[K, T]{s: s, name: a.name}
+	w := WindowedStream[K, T]{s: s, name: a.name, given: s.env.wants("windows")}
 	w.spec.Key = s.sel
 	w.spec.Assigner = assign[T](s.env, a)
 	return w
@@ -127,7 +128,7 @@ func setTrigger[K comparable, T any](env *Environment, spec *operator.WindowSpec
 	case operator.IsNil(t.newFn()):
 		env.mistake("CustomTrigger: the function that makes the trigger returns nil")
 	case spec.Assigner.Kind == operator.SessionWindows && !t.newFn().CanMerge():
-		env.mistake("sessions merge, and the trigger cannot: %T", t.newFn())
+		env.mistake("sessions merge, and the trigger cannot: %s", nameOf(t.newFn()))
 	default:
 		spec.Trigger = t.newFn
 		*extra += " with trigger"
@@ -182,6 +183,7 @@ func (w WindowedStream[K, T]) SideOutputLateData(tag OutputTag[T]) WindowedStrea
 }
 
 func windowed[K comparable, T, R any](w WindowedStream[K, T], what string, f operator.Factory) SingleOutputStreamOperator[R] {
+	w.s.env.finish(w.given)
 	out := keyed[K, T, R](w.s, "window", w.name, w.spec.Assigner.String()+w.extra+" "+what, f)
 	declare(out.f.node, w.spec.Late.Tag)
 	return out
@@ -374,7 +376,7 @@ func (s DataStream[T]) CountWindowAllSliding[N number](size, slide N) AllWindowe
 
 // one gives an operator parallelism 1, for good.
 func one[R any](s SingleOutputStreamOperator[R]) SingleOutputStreamOperator[R] {
-	s.f.node.Parallelism, s.f.node.MaxParallelism = 1, 1
+	s.f.node.Parallelism, s.f.node.MaxParallelism, s.f.single = 1, 1, true
 	return s
 }
 

@@ -58,9 +58,9 @@ func (b broadcasts) find[UK comparable, V any](d MapStateDescriptor[UK, V]) (Rea
 	s, ok := b[d.Name].(*broadcastMap[UK, V])
 	if !ok {
 		if b[d.Name] != nil {
-			return ReadOnlyBroadcastState[UK, V]{}, fmt.Errorf("broadcast state %q has other types than the descriptor that the stream was broadcast with", d.Name)
+			return ReadOnlyBroadcastState[UK, V]{}, fmt.Errorf("broadcast state %q has other types than the descriptor that the stream was broadcast with; asked for at %s", d.Name, userSite())
 		}
-		return ReadOnlyBroadcastState[UK, V]{}, fmt.Errorf("broadcast state %q is not among the descriptors that the stream was broadcast with", d.Name)
+		return ReadOnlyBroadcastState[UK, V]{}, fmt.Errorf("broadcast state %q is not among the descriptors that the stream was broadcast with; asked for at %s", d.Name, userSite())
 	}
 	return ReadOnlyBroadcastState[UK, V]{s}, nil
 }

@@ -168,6 +168,9 @@ const noKey = math.MaxUint16
 
 var errNoKey = errors.New("there is no current key: keyed state is that of a record's or a timer's key (ApplyToKeyedState goes over keys)")
 
+// noCurrentKey is errNoKey with the user's line.
+func noCurrentKey() error { return fmt.Errorf("state used at %s: %w", userSite(), errNoKey) }
+
 // keyedValue is a value that lives for ever.
 type keyedValue[K comparable, V any] struct {
 	t   state.Table[K, V]
@@ -176,28 +179,28 @@ type keyedValue[K comparable, V any] struct {
 
 func (k *keyedValue[K, V]) get() (v V, found bool, err error) {
 	if k.cur.Group == noKey {
-		return v, false, errNoKey
+		return v, false, noCurrentKey()
 	}
 	return k.t.Get(*k.cur, 0)
 }
 
 func (k *keyedValue[K, V]) put(v V) error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return k.t.Put(*k.cur, 0, v)
 }
 
 func (k *keyedValue[K, V]) ref() (*V, bool, error) {
 	if k.cur.Group == noKey {
-		return nil, false, errNoKey
+		return nil, false, noCurrentKey()
 	}
 	return k.t.Ref(*k.cur, 0)
 }
 
 func (k *keyedValue[K, V]) clear() error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return k.t.Delete(*k.cur, 0)
 }

@@ -97,7 +97,7 @@ const (
 
 func (k *keyedList[K, V]) get() ([]V, error) {
 	if k.cur.Group == noKey {
-		return nil, errNoKey
+		return nil, noCurrentKey()
 	}
 	l, _, err := k.t.Get(*k.cur, 0)
 	return slices.Clip(l), err
@@ -105,7 +105,7 @@ func (k *keyedList[K, V]) get() ([]V, error) {
 
 func (k *keyedList[K, V]) add(v V) error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	p, _, err := k.t.Ref(*k.cur, 0)
 	if err != nil {
@@ -120,14 +120,14 @@ func (k *keyedList[K, V]) add(v V) error {
 
 func (k *keyedList[K, V]) put(vs []V) error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return k.t.Put(*k.cur, 0, vs)
 }
 
 func (k *keyedList[K, V]) clear() error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	if k.taker == nil {
 		return k.t.Delete(*k.cur, 0)
@@ -232,7 +232,7 @@ func (k *timedListState[K, V]) put(vs []V) error {
 
 func (k *timedListState[K, V]) clear() error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return k.t.Delete(*k.cur, 0)
 }

@@ -162,7 +162,7 @@ type keyedMap[K, UK comparable, V any] struct {
 
 func (k *keyedMap[K, UK, V]) get(u UK) (v V, found bool, err error) {
 	if k.cur.Group == noKey {
-		return v, false, errNoKey
+		return v, false, noCurrentKey()
 	}
 	if err := k.rule.settle(&u); err != nil {
 		return v, false, err
@@ -172,7 +172,7 @@ func (k *keyedMap[K, UK, V]) get(u UK) (v V, found bool, err error) {
 
 func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	if err := k.rule.settle(&u); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
 
 func (k *keyedMap[K, UK, V]) remove(u UK) error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	if err := k.rule.settle(&u); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (k *keyedMap[K, UK, V]) remove(u UK) error {
 
 func (k *keyedMap[K, UK, V]) clear() error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return k.t.Clear(*k.cur, 0)
 }
@@ -201,7 +201,7 @@ func (k *keyedMap[K, UK, V]) table() any { return mapKeys[K, UK, V]{k.t} }
 
 func (k *keyedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
 	if k.cur.Group == noKey {
-		return nil, errNoKey
+		return nil, noCurrentKey()
 	}
 	err = k.t.Each(*k.cur, 0, func(u UK, v *V) error {
 		out = append(out, mapEntry[UK, V]{key: u, v: *v})
@@ -212,7 +212,7 @@ func (k *keyedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
 
 func (k *keyedMap[K, UK, V]) empty() (bool, error) {
 	if k.cur.Group == noKey {
-		return false, errNoKey
+		return false, noCurrentKey()
 	}
 	err := k.t.Each(*k.cur, 0, func(UK, *V) error { return errStop })
 	if errors.Is(err, errStop) {
@@ -257,7 +257,7 @@ func (k *timedMap[K, UK, V]) remove(u UK) error {
 
 func (k *timedMap[K, UK, V]) clear() error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return k.t.Clear(*k.cur, 0)
 }

@@ -128,7 +128,7 @@ func (t *ttl) removed(n int) { t.told += n }
 // access is called before every access to the state of a key of a key group, when no value is held by pointer. It returns the time.
 func (t *ttl) access(group uint16) (int64, error) {
 	if group == noKey {
-		return 0, errNoKey
+		return 0, noCurrentKey()
 	}
 	if t.CleanupIncrementally > 0 && t.table != nil {
 		if t.due += t.CleanupIncrementally; t.due >= sweepBatch {
@@ -201,7 +201,7 @@ func (k *timedValue[K, V]) ref() (*V, bool, error) {
 
 func (k *timedValue[K, V]) clear() error {
 	if k.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return k.t.Delete(*k.cur, 0)
 }

@@ -209,21 +209,21 @@ type keyBoxes[K comparable] struct {
 
 func (b *keyBoxes[K]) get(ns state.Namespace) (any, bool, error) {
 	if b.cur.Group == noKey {
-		return nil, false, errNoKey
+		return nil, false, noCurrentKey()
 	}
 	return b.t.Get(*b.cur, ns)
 }
 
 func (b *keyBoxes[K]) ref(ns state.Namespace) (*any, bool, error) {
 	if b.cur.Group == noKey {
-		return nil, false, errNoKey
+		return nil, false, noCurrentKey()
 	}
 	return b.t.Ref(*b.cur, ns)
 }
 
 func (b *keyBoxes[K]) remove(ns state.Namespace) error {
 	if b.cur.Group == noKey {
-		return errNoKey
+		return noCurrentKey()
 	}
 	return b.t.Delete(*b.cur, ns)
 }
@@ -537,6 +537,9 @@ type purgingTrigger[T any] struct{ Trigger[T] }
 
 // NewPurgingTrigger returns t with FireAndPurge instead of Fire.
 func NewPurgingTrigger[T any](t Trigger[T]) Trigger[T] { return purgingTrigger[T]{t} }
+
+// Inner is the other trigger.
+func (t purgingTrigger[T]) Inner() any { return t.Trigger }
 
 func purged(r TriggerResult, err error) (TriggerResult, error) {
 	if r.fires() {

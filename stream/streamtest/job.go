@@ -135,6 +135,9 @@ func newJob(t testing.TB, build func(*stream.Environment) error, s settings) *Jo
 	if err := j.plan(); err != nil {
 		t.Fatalf("streamtest: %v", err)
 	}
+	for _, w := range j.prog.Graph.Warnings {
+		t.Logf("streamtest: warning: %s", w)
+	}
 	return &Job{j}
 }
 

@@ -388,7 +388,7 @@ func TestWindowMistakes(t *testing.T) {
 		env.FromCollection(click{}).WindowAll(GlobalWindows()).Reduce(func(a, _ click) click { return a }).SetParallelism(2).SinkTo(&collect[click]{})
 		return nil
 	}, config.Configuration{}, nil)
-	if err == nil || !strings.Contains(err.Error(), "window_test.go:") || !strings.Contains(err.Error(), "max parallelism 1") {
+	if err == nil || !strings.Contains(err.Error(), "window_test.go:") || !strings.Contains(err.Error(), "their parallelism is always 1") {
 		t.Errorf("got %v", err)
 	}
 }

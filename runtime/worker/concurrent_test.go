@@ -21,7 +21,7 @@ func TestSeveralCheckpointsUnderWay(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			dir := t.TempDir()
 			conf := config.Configuration{config.StateBackend.Key: backend, config.CheckpointsAtOnce.Key: "4", config.CheckpointInterval.Key: "15 ms",
-				config.CheckpointTimeout.Key: "5 s", config.TolerableFailures.Key: "100000", config.MemoryThreshold.Key: "0 b",
+				config.CheckpointTimeout.Key: "2 min", config.TolerableFailures.Key: "100000", config.MemoryThreshold.Key: "0 b",
 				config.NetworkBufferSize.Key: "512 b", config.BufferTimeout.Key: "1 ms"}
 			if rnd.IntN(2) == 0 {
 				conf[config.FileMerging.Key] = "true"

@@ -1,7 +1,6 @@
 package stream
 
 import (
-
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"

@@ -62,7 +62,7 @@ func chaos(t *testing.T, g *graph.JobGraph) {
 		return ws[rng.IntN(len(ws))]
 	}
 	r.running() // nobody can ask for another parallelism before
-	asked := 0 // the parallelism, at last
+	asked := 0  // the parallelism, at last
 	for range *chaosSteps {
 		if rng.IntN(3) > 0 { // else faults come on top of each other
 			r.running()

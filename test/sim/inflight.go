@@ -3,42 +3,13 @@ package sim
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"slices"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
-	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/operator"
 )
-
-// segment reads a piece of a file.
-func (w *World) segment(reg *fs.Registry, s *metadata.Segment) (data []byte, err error) {
-	data = s.File.Inline
-	if s.File.Name != "" {
-		src := storage.NewSource(reg)
-		r, err := src.Open(context.Background(), s.File)
-		if err != nil {
-			return nil, err
-		}
-		data = make([]byte, s.Length)
-		_, err = r.ReadAt(data, s.Offset)
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		err = errors.Join(err, r.Close(), src.Close())
-		if err != nil {
-			return nil, err
-		}
-	}
-	if sum := crc32.Checksum(data, castagnoli); sum != s.CRC32C {
-		return nil, fmt.Errorf("%d bytes at %d of %s have the checksum %08x, want %08x", s.Length, s.Offset, s.File.Name, sum, s.CRC32C)
-	}
-	return data, nil
-}
 
 // caught is a Receiver that keeps the records.
 type caught[T any] struct{ all []T }
@@ -63,7 +34,7 @@ func underWay[T any](w *World, c *metadata.Checkpoint, from, to string) ([]T, er
 			continue
 		}
 		for j := range x.Parts {
-			data, err := w.segment(w.clean, &x.Parts[j].Segment)
+			data, err := storage.ReadSegment(context.Background(), w.clean, &x.Parts[j].Segment)
 			if err != nil {
 				return nil, err
 			}

@@ -2,10 +2,10 @@ package sim
 
 import (
 	"context"
-	"hash/crc32"
 	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
+	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
@@ -17,43 +17,24 @@ import (
 
 // underway is what an unaligned checkpoint finds under way at a task.
 type underway struct {
-	t      *Task
-	id     int64
-	places map[place]int // in pieces
-	pieces []piece
+	storage.UnderWay
+	t  *Task
+	id int64
 
 	inputs  bool // barriers of some inputs are missing
 	outputs int  // channels of outputs in which the barrier may turn
 	done    bool // nothing more can come
 }
 
-type place struct {
-	sent           bool
-	index, channel int
-	rank           int
-}
-
-type piece struct {
-	place
-	data []byte
-}
-
-func (w *underway) add(at place, data []byte) {
-	if len(data) == 0 {
-		return
+func (w *underway) add(at storage.Place, data []byte) {
+	if len(data) > 0 {
+		w.Add(at, data)
+		w.t.w.sometimes("records were under way in a checkpoint")
 	}
-	i, ok := w.places[at]
-	if !ok {
-		i = len(w.pieces)
-		w.places[at] = i
-		w.pieces = append(w.pieces, piece{place: at})
-	}
-	w.pieces[i].data = append(w.pieces[i].data, data...)
-	w.t.w.sometimes("records were under way in a checkpoint")
 }
 
 func (w *underway) input(c *channel, item network.Item) {
-	w.add(place{true, c.index, item.Channel, item.Restored}, item.Data)
+	w.add(storage.Place{Sent: true, Index: c.index, Channel: item.Channel, Rank: item.Restored}, item.Data)
 	if item.Restored > 0 {
 		w.t.w.sometimes("records that were restored were still under way in the next checkpoint")
 	}
@@ -67,7 +48,7 @@ func (w *underway) overtaken(c *channel, item *network.Item) {
 
 func (w *underway) output(index int, waited [][]byte) {
 	for channel, data := range waited {
-		w.add(place{index: index, channel: channel}, data)
+		w.add(storage.Place{Index: index, Channel: channel}, data)
 	}
 }
 
@@ -76,38 +57,12 @@ func (w *underway) write(ctx context.Context, sink state.Sink) ([]metadata.InFli
 	if w == nil {
 		return nil, nil
 	}
-	if len(w.pieces) == 0 {
+	if w.Empty() {
 		return nil, ctx.Err()
 	}
-	file, err := sink.Create(ctx, state.Exclusive)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range w.pieces {
-		if _, err := file.Write(p.data); err != nil {
-			file.Abort()
-			return nil, err
-		}
-	}
-	ref, err := file.Commit()
-	if err != nil {
-		return nil, err
-	}
-	var out []metadata.InFlight
-	at := int64(0)
-	for _, p := range w.pieces {
-		n := int64(len(p.data))
-		s := metadata.Segment{File: ref, Offset: at, Length: n, CRC32C: crc32.Checksum(p.data, castagnoli)}
-		if ref.Name == "" {
-			s.File, s.Offset = state.FileRef{Inline: p.data, Size: n, CRC32C: s.CRC32C}, 0
-		}
-		out = append(out, metadata.InFlight{Sent: p.sent, Rank: p.rank, Index: p.index, Channel: p.channel, Type: w.t.typeName(p.sent, p.index), Segment: s})
-		at += n
-	}
-	return out, nil
+	out, _, err := w.Write(ctx, sink, w.t.typeName)
+	return out, err
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (t *Task) typeName(input bool, index int) string {
 	if input {
@@ -223,7 +178,7 @@ func (t *Task) passOn(b operator.Barrier, ev network.Event, started bool) (*unde
 	if t.under != nil {
 		t.giveUp(t.under.id)
 	}
-	w := &underway{t: t, id: b.ID, places: map[place]int{}, inputs: started}
+	w := &underway{t: t, id: b.ID, inputs: started}
 	if started && t.from != nil {
 		w.overtaken(t.from, t.item)
 	}
@@ -277,7 +232,7 @@ func (t *Task) restoredInput(input int) (out []network.Restored, err error) {
 		if f.Type != typ.Name() {
 			t.w.violate("%s: records of type %s are restored into an input of %s", t, f.Type, typ.Name())
 		}
-		data, err := t.w.segment(t.w.reg, &f.Segment)
+		data, err := storage.ReadSegment(context.Background(), t.w.reg, &f.Segment)
 		if err != nil {
 			return nil, err
 		}

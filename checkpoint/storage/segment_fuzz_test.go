@@ -1,4 +1,4 @@
-package task
+package storage
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
-	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/mem"
 	"github.com/thalweg/thalweg/state"
@@ -35,8 +34,8 @@ func FuzzReadSegment(f *testing.F) {
 		if inline {
 			s.File = state.FileRef{Inline: content, Size: int64(len(content)), CRC32C: crc32.Checksum(content, castagnoli)}
 		}
-		got, err := readSegment(t.Context(), reg, &s)
-		var damage *storage.StateFileError
+		got, err := ReadSegment(t.Context(), reg, &s)
+		var damage *StateFileError
 		switch {
 		case err == nil && !bytes.Equal(got, want) && crc32.Checksum(got, castagnoli) != s.CRC32C:
 			t.Fatalf("%q, want %q", got, want)

@@ -72,8 +72,5 @@ func (s *Scheduler) widen(tick bool) {
 		return
 	}
 	s.scale.widened = since
-	s.root, s.pause, s.jitter = nil, 0, 0
-	s.hit(nil)
-	s.end("the job goes on with another parallelism")
-	s.checkEnd()
+	s.again("the job goes on with another parallelism")
 }

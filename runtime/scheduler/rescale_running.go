@@ -143,9 +143,14 @@ func (s *Scheduler) rescale(p graph.Parallelism) {
 		return
 	}
 	s.scale.to = p
+	s.again("the job changes its parallelism")
+}
+
+// again ends all tasks of a job that restarts at once, without a failure.
+func (s *Scheduler) again(reason string) {
 	s.root, s.pause, s.jitter = nil, 0, 0
 	s.hit(nil)
-	s.end("the job changes its parallelism")
+	s.end(reason)
 	s.checkEnd()
 }
 

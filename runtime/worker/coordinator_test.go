@@ -109,6 +109,12 @@ func coordinate(t *testing.T, source connector.Source[count]) (id string, send f
 	if err != nil {
 		t.Fatal(err)
 	}
+	send, until, stop = coordinateProgram(t, p)
+	return p.Graph.Vertices[0].Operators[0].ID.String(), send, until, stop
+}
+
+// coordinateProgram is coordinate with a whole program.
+func coordinateProgram(t *testing.T, p *graph.Program) (send func(*pb.CoordinatorDown), until func(ok func(*pb.CoordinatorUp) bool), stop func()) {
 	lower, upper := rpc.Pipe[*pb.CoordinatorUp, *pb.CoordinatorDown]()
 	ended := make(chan error, 1)
 	go func() {
@@ -130,7 +136,7 @@ func coordinate(t *testing.T, source connector.Source[count]) (id string, send f
 			}
 		}
 	}
-	return p.Graph.Vertices[0].Operators[0].ID.String(), send, until, func() {
+	return send, until, func() {
 		send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Shutdown{Shutdown: &pb.Shutdown{}}})
 		if err := <-ended; err != nil {
 			t.Error(err)

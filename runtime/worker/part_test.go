@@ -9,15 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rs/zerolog"
-
 	"github.com/thalweg/thalweg/connector"
-	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/operator"
-	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
-	"github.com/thalweg/thalweg/runtime/worker"
 	"github.com/thalweg/thalweg/state"
 )
 
@@ -90,36 +85,27 @@ func TestEnumeratorsOfAPartStartAnew(t *testing.T) {
 			id[v.Operators[0].Name] = v.Operators[0].ID.String()
 		}
 	}
-	lower, upper := rpc.Pipe[*pb.CoordinatorUp, *pb.CoordinatorDown]()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- worker.RunCoordinator(t.Context(), lower, rpc.ProcessConfig{}, p, &fs.Registry{}, zerolog.Nop())
-	}()
-	send := func(m *pb.CoordinatorDown) {
-		if err := upper.Send(m); err != nil {
-			t.Fatal(err)
-		}
-	}
+	send, until, stop := coordinateProgram(t, p)
+	defer stop()
 	snapshots := int64(0)
 	// happened is what the enumerators wrote down of all that was sent: they snapshot behind it.
 	happened := func() []string {
 		snapshots++
 		send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Snapshot{Snapshot: &pb.SnapshotCoordinators{CheckpointId: snapshots}}})
-		for {
-			m, err := upper.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+		until(func(m *pb.CoordinatorUp) bool {
 			if f := m.GetFailure(); f != nil {
 				t.Fatal(f)
 			}
-			if s := m.GetSnapshot(); s.GetCheckpointId() == snapshots {
-				if len(s.GetStates()) != 2 {
-					t.Fatalf("snapshot of %v", s.GetStates())
-				}
-				return d.take()
+			s := m.GetSnapshot()
+			if s.GetCheckpointId() != snapshots {
+				return false
 			}
-		}
+			if len(s.GetStates()) != 2 {
+				t.Fatalf("snapshot of %v", s.GetStates())
+			}
+			return true
+		})
+		return d.take()
 	}
 	ready := func(name string, attempt int32) {
 		send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_SubtaskReady{SubtaskReady: &pb.SubtaskReady{OperatorId: id[name], Subtask: 1, Attempt: attempt}}})
@@ -149,11 +135,4 @@ func TestEnumeratorsOfAPartStartAnew(t *testing.T) {
 	request("b", 1)
 	send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Completed{Completed: &pb.CheckpointNotice{CheckpointId: 7}}})
 	want("b closed", `b made of "b@1"`, "a request of 1", "b reader 1", "b request of 1", "a complete 7", "b complete 7")
-	send(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Shutdown{Shutdown: &pb.Shutdown{}}})
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	upper.Close(nil)
-	<-upper.Done()
-	<-lower.Done()
 }

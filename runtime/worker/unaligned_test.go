@@ -200,6 +200,19 @@ func (c *cluster) flood(r *river, n int64) {
 	})
 }
 
+// finish lets the river run to its end, and checks that each record was counted once.
+func (r *river) finish(t *testing.T, c *cluster) {
+	t.Helper()
+	close(r.open)
+	c.until("the last record", r.done)
+	r.check(t)
+	for k, n := range r.seen {
+		if n != springs*r.each {
+			t.Errorf("key %d was counted %d times, want %d", k, n, springs*r.each)
+		}
+	}
+}
+
 func (r *river) check(t *testing.T) {
 	t.Helper()
 	if bad := r.disorder.Load(); bad != nil {
@@ -255,14 +268,7 @@ func TestUnalignedCheckpointsKeepWhatIsUnderWay(t *testing.T) {
 						unaligned++
 					}
 					if round == 5 {
-						close(r.open)
-						c.until("the last record", r.done)
-						r.check(t)
-						for k, n := range r.seen {
-							if n != springs*r.each {
-								t.Errorf("key %d was counted %d times, want %d", k, n, springs*r.each)
-							}
-						}
+						r.finish(t, c)
 					}
 					c.cancel()
 					conf[config.SavepointPath.Key] = path

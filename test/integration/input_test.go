@@ -19,6 +19,20 @@ func spec(n int64) eos.Spec {
 	return s
 }
 
+// wholeInput is a new topic with all of the spec's purchases, and the records that close the windows.
+func wholeInput(t *testing.T, k *kafkatest.Cluster, s eos.Spec) string {
+	t.Helper()
+	in := k.Topic(t, s.Partitions)
+	e := eos.Cluster{Brokers: k.Brokers}
+	if err := e.Write(t.Context(), in, s, 0, s.Records, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WriteSentinels(t.Context(), in, s); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
 // total is a result without the time's spelling.
 type total struct {
 	customer string

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
-	"github.com/thalweg/thalweg/test/eos"
 )
 
 // manager is a TaskManager as REST shows it.
@@ -81,14 +80,7 @@ func TestSpareTaskManagerTakesOver(t *testing.T) {
 func TestKilledWorkersRestoreFromLocalCopies(t *testing.T) {
 	k := kafkaCluster(t)
 	s := spec(20_000)
-	in := k.Topic(t, s.Partitions)
-	e := eos.Cluster{Brokers: k.Brokers}
-	if err := e.Write(t.Context(), in, s, 0, s.Records, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WriteSentinels(t.Context(), in, s); err != nil {
-		t.Fatal(err)
-	}
+	in := wholeInput(t, k, s)
 	want := expected(s, s.Records)
 	for name, conf := range map[string][]string{
 		"hashmap": {"-Dstate.backend.type=hashmap"}, "pebble": {"-Dstate.backend.type=pebble"},

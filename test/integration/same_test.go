@@ -6,21 +6,13 @@ import (
 	"testing"
 
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
-	"github.com/thalweg/thalweg/test/eos"
 )
 
 // The same bounded input gives the same multiset of results: at parallelism 1 undisturbed, and at 3 with workers killed, on each backend.
 func TestSameResultsWhateverHappens(t *testing.T) {
 	k := kafkaCluster(t)
 	s := spec(30_000)
-	in := k.Topic(t, s.Partitions)
-	e := eos.Cluster{Brokers: k.Brokers}
-	if err := e.Write(t.Context(), in, s, 0, s.Records, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WriteSentinels(t.Context(), in, s); err != nil {
-		t.Fatal(err)
-	}
+	in := wholeInput(t, k, s)
 	want := expected(s, s.Records)
 	for _, backend := range []string{"hashmap", "pebble"} {
 		args := func(out, txn string) []string {

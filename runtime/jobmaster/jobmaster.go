@@ -264,7 +264,7 @@ func (j *JobMaster) effect(e scheduler.Effect) {
 		}
 	case scheduler.CancelTasks:
 		j.sendToTasks(e.IDs, cancelMessage)
-		j.inAttempt(j.opts.CancelTimeout, func() { j.step(scheduler.CancelStuck{Attempt: e.Attempt, IDs: e.IDs}) })
+		j.inAttempt(j.opts.CancelTimeout, func() { j.step(scheduler.CancelStuck(e)) })
 	case scheduler.FinishTasks:
 		j.sendToTasks(e.IDs, finishMessage)
 	case scheduler.KillWorkers:

@@ -229,7 +229,7 @@ func (m *master) effect(e scheduler.Effect) {
 		m.checkpoints(coordinator.JobRestarting{Reason: e.Reason, Part: e.Part})
 	case scheduler.CancelTasks:
 		m.toTasks(e.IDs, func(wk *worker, ids []graph.ExecutionID) { wk.cancel(ids) })
-		m.attempt.add(w.now+2000, func() error { m.step(scheduler.CancelStuck{Attempt: e.Attempt, IDs: e.IDs}); return nil })
+		m.attempt.add(w.now+2000, func() error { m.step(scheduler.CancelStuck(e)); return nil })
 	case scheduler.FinishTasks:
 		m.toTasks(e.IDs, func(wk *worker, ids []graph.ExecutionID) {
 			wk.each(ids, func(t *Task) {

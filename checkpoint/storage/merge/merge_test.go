@@ -50,7 +50,7 @@ func read(src *storage.Source, ref state.FileRef) ([]byte, error) {
 			err = fmt.Errorf("at %d there is %q", len(b)-2, at)
 		}
 		if n, rerr := r.ReadAt(make([]byte, 3), int64(len(b)-2)); n != 2 || !errors.Is(rerr, io.EOF) {
-			err = errors.Join(err, fmt.Errorf("%d bytes behind the part, %v", n, rerr))
+			err = errors.Join(err, fmt.Errorf("%d bytes behind the part, %w", n, rerr))
 		}
 	}
 	return b, errors.Join(err, r.Close())

@@ -90,9 +90,9 @@ func (j *JobMaster) launchCoordinator() {
 			j.fail(scheduler.Failure{Kind: "coordinator", Message: fmt.Sprintf("the coordinator process was not ready within %s", j.opts.ReadyTimeout)})
 		}
 	})
+	process := rpc.ProcessConfig{JobID: j.id, JobName: j.graph.Name, Fingerprint: j.graph.Fingerprint, Config: j.opts.Config, Args: j.opts.Args, Graph: j.graphJSON}
 	j.beside(func(ctx context.Context) {
-		link, stop, err := j.opts.LaunchCoordinator(ctx, rpc.ProcessConfig{JobID: j.id, JobName: j.graph.Name, Fingerprint: j.graph.Fingerprint,
-			Config: j.opts.Config, Args: j.opts.Args, Graph: j.graphJSON})
+		link, stop, err := j.opts.LaunchCoordinator(ctx, process)
 		var taken atomic.Bool
 		j.q.Post(func() {
 			if taken.CompareAndSwap(false, true) {

@@ -33,6 +33,7 @@ type options struct {
 	repeats int
 	keep    bool
 	only    string
+	match   bool
 }
 
 func main() { command.Main("bench", run) }
@@ -51,6 +52,7 @@ func parse(args []string, errw io.Writer) (options, error) {
 	f.IntVar(&o.repeats, "repeats", 2, "how many pairs of a case may be run again because something else used the machine")
 	f.BoolVar(&o.keep, "keep", false, "keep the scratch folder (configurations, logs)")
 	command.Choice(f, &o.only, "only", "run one engine only (thalweg or flink), without ratios", thalweg, peer)
+	f.BoolVar(&o.match, "match", false, "memory: do not look for what ours needs for its own throughput, only for Flink's")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -61,6 +63,8 @@ func parse(args []string, errw io.Writer) (options, error) {
 	switch {
 	case f.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case o.match && (o.suite != "memory" || o.only != ""):
+		return o, errors.New("-match is for -suite memory, with both engines")
 	case o.pairs < 1 || o.scale <= 0:
 		return o, errors.New("-pairs and -scale must be positive")
 	}

@@ -73,7 +73,9 @@ type memoryResult struct {
 	Needs []need `json:"needs"`
 	// Matched is what ours needs for the throughput that Flink has to keep, where its own is higher.
 	Matched *trial `json:"matched,omitempty"`
-	Error   string `json:"error,omitempty"`
+	// OnlyMatched says that ours was not looked for at its own throughput.
+	OnlyMatched bool   `json:"only_matched,omitempty"`
+	Error       string `json:"error,omitempty"`
 }
 
 // ratio is that of one of our trials to what Flink needs; 0 for none.
@@ -134,10 +136,13 @@ func memoryText(all []memoryResult) string {
 	for _, r := range all {
 		fmt.Fprintf(&b, "\n%s: %s\n", r.Name, r.Title)
 		for _, n := range r.Needs {
+			if r.OnlyMatched && n.Engine == thalweg {
+				continue
+			}
 			fmt.Fprintf(&b, "  %-8s %5d MiB = %d + %d; %s events/s, %.0f %% of %s with %d + %d MiB; own memory of the TaskManager %d MiB\n", n.Engine, n.Need.sum()>>20, n.Need.TaskManager>>20, n.Need.Master>>20,
 				thousands(n.Need.Throughput), 100*n.Need.Kept, thousands(n.Plenty.Throughput), n.Plenty.TaskManager>>20, n.Plenty.Master>>20, n.Need.Memory.Anon>>20)
 		}
-		if len(r.Needs) == 2 {
+		if len(r.Needs) == 2 && !r.OnlyMatched {
 			writeRatio(&b, r.ratio(r.Needs[0].Need), "each keeps its own throughput")
 		}
 		if m := r.Matched; m != nil {
@@ -161,7 +166,7 @@ func writeRatio(b *strings.Builder, ratio float64, of string) {
 
 // needs runs a case's search on both sides, and on ours once more for the throughput of the other one.
 func (b *bench) needs(ctx context.Context, c testCase) (memoryResult, error) {
-	r := memoryResult{Name: c.name, Title: c.title}
+	r := memoryResult{Name: c.name, Title: c.title, OnlyMatched: b.match}
 	b.logf("%s", c.title)
 	if c.local.prepare != nil {
 		if err := c.local.prepare(ctx, b); err != nil {
@@ -178,7 +183,10 @@ func (b *bench) needs(ctx context.Context, c testCase) (memoryResult, error) {
 			return r, err
 		}
 		s := search{b: b, c: c, side: side, dir: dir, events: events, need: need{Engine: side}}
-		err := s.run(ctx)
+		err := s.plenty(ctx)
+		if err == nil && !(b.match && side == thalweg) {
+			err = s.shrink(ctx)
+		}
 		r.Needs = append(r.Needs, s.need)
 		if err != nil {
 			return r, err
@@ -188,8 +196,9 @@ func (b *bench) needs(ctx context.Context, c testCase) (memoryResult, error) {
 		return r, nil
 	}
 	theirs := r.Needs[1].Plenty.Throughput
-	b.logf("  what ours needs for %.0f %% of Flink's %s events/s:", 100*keeps, thousands(theirs))
-	s := search{b: b, c: c, side: thalweg, dir: dir, events: b.scaled(c.events[thalweg]), keep: theirs, need: r.Needs[0]}
+	events := b.scaled(c.events[peer]) // state may grow with them: both sides get the same
+	b.logf("  what ours needs for %.0f %% of Flink's %s events/s, over %s events:", 100*keeps, thousands(theirs), thousands(float64(events)))
+	s := search{b: b, c: c, side: thalweg, dir: dir, events: events, keep: theirs, need: r.Needs[0]}
 	err := s.shrink(ctx)
 	r.Needs[0].Trials, r.Matched = s.need.Trials, &s.need.Need
 	return r, err
@@ -216,7 +225,8 @@ func ladder(least, most int64) []int64 {
 	return append(all, most)
 }
 
-func (s *search) run(ctx context.Context) error {
+// plenty runs the job with plenty of memory, which is the largest need.
+func (s *search) plenty(ctx context.Context) error {
 	in := memoryBounds[s.side]
 	for range 2 { // the better one counts
 		t, err := s.try(ctx, in.plenty)
@@ -232,7 +242,7 @@ func (s *search) run(ctx context.Context) error {
 		}
 	}
 	s.need.Need = s.need.Plenty
-	return s.shrink(ctx)
+	return nil
 }
 
 // shrink goes from the sizes that are known to be enough to smaller ones.

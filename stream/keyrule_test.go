@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -152,5 +153,37 @@ func TestKeysOfBroadcastState(t *testing.T) {
 	}
 	if _, err := run(math.NaN()); err == nil || !strings.Contains(err.Error(), `broadcast state "tally"`) {
 		t.Errorf("NaN: %v", err)
+	}
+}
+
+// partKey is a key whose encoding leaves a field out.
+type partKey struct {
+	ID    int64
+	extra string
+}
+
+func (k partKey) MarshalBinary() ([]byte, error) { return strconv.AppendInt(nil, k.ID, 10), nil }
+
+func (k *partKey) UnmarshalBinary(b []byte) (err error) {
+	k.ID, err = strconv.ParseInt(string(b), 10, 64)
+	return err
+}
+
+// A key that loses something in its encoding fails the job at the first record, in each mode, with its type and the KeyBy.
+func TestKeysComeBack(t *testing.T) {
+	for _, conf := range keyModes {
+		err := runJob(t, maps.Clone(conf), func(env *Environment) error {
+			env.FromCollection[int64](1, 1, 2).KeyBy(func(v int64) partKey { return partKey{v, "x"} }).Reduce(func(a, b int64) int64 { return a + b }).Print()
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "KeyBy at keyrule_test.go:") || !strings.Contains(err.Error(), "stream.partKey") || !strings.Contains(err.Error(), "No restart: the failure is not one") {
+			t.Errorf("%v: %v", conf, err)
+		}
+	}
+	if err := runJob(t, nil, func(env *Environment) error {
+		env.FromCollection[int64](1, 1, 2).KeyBy(func(v int64) partKey { return partKey{ID: v} }).Reduce(func(a, b int64) int64 { return a + b }).Print()
+		return nil
+	}); err != nil {
+		t.Errorf("keys that lose nothing: %v", err)
 	}
 }

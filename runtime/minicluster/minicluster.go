@@ -68,7 +68,8 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 // readTimeout bounds the wait for clients to fetch the outcome of a savepoint, when the job is over.
 const readTimeout = 10 * time.Second
 
-// JobError turns the result of a job that did not finish into an error: nil for FINISHED.
+// JobError turns the result of a job that did not finish into an error: nil for FINISHED. It says so when the failure was fatal: then no restart
+// strategy would have helped.
 func JobError(r Result) error {
 	if r.State == scheduler.JobFinished {
 		return nil
@@ -80,7 +81,11 @@ func JobError(r Result) error {
 	if r.Failure.Task != "" {
 		where = " in " + r.Failure.Task
 	}
-	return fmt.Errorf("job %s%s: %s", r.State, where, r.Failure.Message)
+	why := ""
+	if r.Failure.Fatal {
+		why = ". No restart: " + scheduler.Unhealable
+	}
+	return fmt.Errorf("job %s%s: %s%s", r.State, where, r.Failure.Message, why)
 }
 
 // Start starts a cluster and submits the job. Close takes it down.

@@ -79,6 +79,7 @@ type Context struct {
 	layout        string
 	vacant        func() bool // no window is open: none is lost by another layout; nil for never
 	wrongKey      func(key string) error
+	keySite       string // file:line of KeyBy, when there was a record
 	subtaskStates map[string]subtaskState
 	sizes         stateSizes
 	listing       bool  // keep listers, for Offline

@@ -23,6 +23,7 @@ type KeySelector[K comparable, T any] struct {
 // keyCheck compares keys behind the exchange with the hash from before it.
 type keyCheck[K comparable] struct {
 	hasher *state.Hasher[K]
+	again  *again[K]
 	always bool // records lose something on the way
 	n      int  // checked
 }
@@ -81,13 +82,18 @@ func (k *KeySelector[K, T]) verify(ctx *Context, key *state.Key[K]) error {
 	c := k.check
 	if c == nil {
 		codec, err := serde.For[T]()
-		c = &keyCheck[K]{hasher: state.NewHasher(k.Codec), always: err != nil || serde.Lossy(codec)}
+		c = &keyCheck[K]{hasher: state.NewHasher(k.Codec), again: newAgain(k.Codec)}
+		c.always = err != nil || serde.Lossy(codec)
 		k.check = c
 		site, types := k.Site, cmp.Or(k.types, typeName[T]())
+		ctx.keySite = site
 		ctx.wrongKey = func(key string) error { return ctx.wrap(&KeyError{Site: site, Key: key, Type: types}) }
 	}
 	if c.hasher.Hash(key.Key) != key.Hash {
 		return ctx.wrongKey(fmt.Sprintf("%#v", key.Key))
+	}
+	if err := c.again.verify(k.Site, key.Key); err != nil {
+		return ctx.wrap(err)
 	}
 	if c.n++; !c.always && c.n >= keyChecksFirst {
 		k.skip = keyCheckEvery - 1
@@ -97,10 +103,13 @@ func (k *KeySelector[K, T]) verify(ctx *Context, key *state.Key[K]) error {
 
 // verifyKeys compares the key of each new entry of a table with its hash: what the checks of KeySelector let pass gets no state.
 func verifyKeys[K comparable](ctx *Context, codec serde.Codec[K]) func(state.Key[K]) error {
-	h := state.NewHasher(codec)
+	h, a := state.NewHasher(codec), newAgain(codec)
 	return func(k state.Key[K]) error {
-		if ctx.wrongKey == nil || h.Hash(k.Key) == k.Hash { // without a record, it is a restored key
+		if ctx.wrongKey == nil { // without a record, it is a restored key
 			return nil
+		}
+		if h.Hash(k.Key) == k.Hash {
+			return a.verify(ctx.keySite, k.Key)
 		}
 		return ctx.wrongKey(fmt.Sprintf("%#v", k.Key))
 	}

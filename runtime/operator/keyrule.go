@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strconv"
 	"unsafe"
+
+	"github.com/thalweg/thalweg/serde"
 )
 
 // KeyRule is what all keys keep to, those of KeyBy, of map states and of broadcast states: keys that are equal by == encode alike, and each
@@ -95,10 +98,63 @@ func notANumber(where string, k any) error {
 	return lasting("%s: the key %v is, or holds, not a number (NaN), which equals no key, not even itself: leave such records out", where, k)
 }
 
+// again checks that keys come back from their encoding: what a codec of the user's leaves out is lost in snapshots, and keys that differ in
+// nothing else are one key there. It is nil for the codecs of the engine. A codec that leaves something out does so with most keys, so that the
+// first keyChecksFirst are checked, and then one of keyCheckEvery.
+type again[K comparable] struct {
+	codec serde.Codec[K]
+	rule  KeyRule[K]
+	buf   []byte
+	n     int // asked
+}
+
+func newAgain[K comparable](codec serde.Codec[K]) *again[K] {
+	if !serde.Lossy(codec) {
+		return nil
+	}
+	return &again[K]{codec: codec, rule: NewKeyRule[K]()}
+}
+
+// verify names the key's KeyBy by its site.
+func (a *again[K]) verify(site string, k K) error { return a.comesBack("KeyBy at ", site, k) }
+
+func (a *again[K]) comesBack(what, where string, k K) error {
+	if a == nil {
+		return nil
+	}
+	if a.n++; a.n > keyChecksFirst && a.n%keyCheckEvery != 0 {
+		return nil
+	}
+	a.buf = a.codec.Append(a.buf[:0], k)
+	got, _, err := a.codec.Decode(a.buf)
+	if err == nil && a.rule.Settle(&got) && got == k {
+		return nil
+	}
+	came := fmt.Sprintf("%#v", got)
+	if err != nil {
+		came = err.Error()
+	}
+	return lasting("%s%s: a key of type %s does not come back from its encoding: of %#v came %s. Its codec (MarshalBinary and UnmarshalBinary, or the one it was registered with) "+
+		"must keep all that == compares, or keys become one, or are not found, after a restart", what, where, typeName[K](), k, came)
+}
+
 // ruledKeys are the keys of a map state or a broadcast state.
 type ruledKeys[UK comparable] struct {
 	KeyRule[UK]
+	again      *again[UK]
 	kind, name string
+}
+
+func newRuledKeys[UK comparable](codec serde.Codec[UK], kind, name string) ruledKeys[UK] {
+	return ruledKeys[UK]{NewKeyRule[UK](), newAgain(codec), kind, name}
+}
+
+// stored is settle for a key that is written.
+func (r *ruledKeys[UK]) stored(k *UK) error {
+	if err := r.settle(k); err != nil || r.again == nil {
+		return err
+	}
+	return r.again.comesBack(r.kind+" ", strconv.Quote(r.name), *k)
 }
 
 // settle is Settle with an error.

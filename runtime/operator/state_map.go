@@ -107,7 +107,7 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 	}
 	if ttl == nil {
 		t, err := openMap(r.ctx, state.MapDesc[K, UK, V]{Name: name, Key: r.key, Sub: sub, Value: codec, Adapt: state.Adapt(codec)})
-		m := &keyedMap[K, UK, V]{t, r.cur, ruledKeys[UK]{NewKeyRule[UK](), "state", name}}
+		m := &keyedMap[K, UK, V]{t, r.cur, newRuledKeys(sub, "state", name)}
 		if err == nil {
 			r.ctx.listed(m)
 		}
@@ -121,7 +121,7 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 		return none, err
 	}
 	ttl.sweep(t)
-	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ttl: ttl, rule: ruledKeys[UK]{NewKeyRule[UK](), "state", name}}
+	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ttl: ttl, rule: newRuledKeys(sub, "state", name)}
 	m.one = timedValue[state.Pair[K, UK], V]{t, &m.entry, ttl}
 	r.ctx.listed(m)
 	return MapState[UK, V]{m}, nil
@@ -174,7 +174,7 @@ func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	if err := k.rule.settle(&u); err != nil {
+	if err := k.rule.stored(&u); err != nil {
 		return err
 	}
 	return k.t.Put(k.t.Entry(*k.cur, u), 0, v)
@@ -240,7 +240,7 @@ func (k *timedMap[K, UK, V]) get(u UK) (v V, found bool, err error) {
 }
 
 func (k *timedMap[K, UK, V]) put(u UK, v V) error {
-	if err := k.rule.settle(&u); err != nil {
+	if err := k.rule.stored(&u); err != nil {
 		return err
 	}
 	k.entry = k.t.Entry(*k.cur, u)

@@ -221,7 +221,9 @@ func (s ReadOnlyBroadcastState[UK, V]) All() iter.Seq2[UK, V] { return maps.All(
 
 // Put sets an entry. Here and in the other methods, 0 and -0 are one key, and one that is, or holds, a NaN fails the task.
 func (s BroadcastState[UK, V]) Put(k UK, v V) {
-	s.s.settle(&k)
+	if err := s.s.rule.stored(&k); err != nil {
+		panic(err)
+	}
 	s.s.m[s.s.key.Clone(k)] = s.s.value.Clone(v)
 }
 
@@ -264,7 +266,7 @@ func openBroadcast[UK comparable, V any](c *Context, name string) (*broadcastMap
 		return s, nil
 	}
 	s := &broadcastMap[UK, V]{name: name, first: c.Subtask == 0, key: key, value: value, m: map[UK]V{},
-		rule: ruledKeys[UK]{NewKeyRule[UK](), "broadcast state", name}}
+		rule: newRuledKeys(key, "broadcast state", name)}
 	items, schema, err := c.stored(name, kindBroadcast, s.describe().Schema)
 	if err != nil {
 		return nil, err

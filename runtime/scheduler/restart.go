@@ -80,6 +80,9 @@ func (s *Strategy) String() string {
 	}
 }
 
+// Unhealable is why there is no restart after a fatal failure.
+const Unhealable = "the failure is not one that a restart can heal"
+
 // onFailure returns the pause before the restart, or ok false with the reason why there is none.
 //
 // Rules: a fatal failure is never retried; a free one always, at once, and is not counted. With exponential-delay a process that died is
@@ -87,7 +90,7 @@ func (s *Strategy) String() string {
 func (s *Strategy) onFailure(at time.Time, f *Failure) (pause time.Duration, jitter float64, ok bool, why string) {
 	s.before = counts{s.used, s.next, s.recent}
 	if f.Fatal {
-		return 0, 0, false, "the failure is not one that a restart can heal"
+		return 0, 0, false, Unhealable
 	}
 	if s.kind == "none" {
 		return 0, 0, false, "no restart strategy is set (restart-strategy.type)"

@@ -8,10 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/thalweg/thalweg/config"
+	"github.com/thalweg/thalweg/internal/guard"
 	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/runtime/dispatcher"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -42,6 +45,8 @@ type Cluster struct {
 
 	accepting sync.WaitGroup
 	fatal     chan error
+	left      atomic.Pointer[error] // a worker that was left behind
+	over      chan struct{}         // closed at the beginning of Close
 	closing   sync.Once
 }
 
@@ -93,7 +98,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Graph == nil || opts.RunWorker == nil || opts.FS == nil {
 		return nil, errors.New("minicluster: start: Graph, RunWorker and FS are required")
 	}
-	c := &Cluster{opts: opts, conf: opts.Config.Clone(), dir: opts.Dir, fatal: make(chan error, 1)}
+	c := &Cluster{opts: opts, conf: opts.Config.Clone(), dir: opts.Dir, fatal: make(chan error, 1), over: make(chan struct{})}
 	if c.conf == nil {
 		c.conf = config.Configuration{}
 	}
@@ -202,7 +207,7 @@ func (c *Cluster) spec() resourcemanager.WorkerSpec {
 func (c *Cluster) runTaskManager(ctx context.Context, id resourcemanager.WorkerID, spec resourcemanager.WorkerSpec) error {
 	tm, err := taskmanager.New(taskmanager.Options{ID: string(id), Host: "127.0.0.1", Slots: spec.Slots, MemoryBytes: spec.MemoryBytes, Cores: spec.Cores,
 		Dirs: c.localDirs(), Config: c.conf, Logger: c.opts.Logger,
-		Launcher: taskmanager.InProcess{Run: c.opts.RunWorker},
+		Launcher: taskmanager.InProcess{Run: c.opts.RunWorker, Left: c.workerLeft},
 		Leader:   func(context.Context) (taskmanager.Leader, error) { return taskmanager.Leader{Address: "embedded"}, nil },
 		Connect: func(context.Context, taskmanager.Leader) (taskmanager.Connection, error) {
 			lower, upper := rpc.Pipe[*pb.TaskManagerUp, *pb.TaskManagerDown]()
@@ -250,8 +255,40 @@ func (c *Cluster) Wait(ctx context.Context) (Result, error) {
 	})
 	r, err := c.Dispatcher.Wait(wctx, c.JobID)
 	cancel(nil)
+	if left := c.left.Load(); err == nil && left != nil && (r.Failure == nil || r.State != scheduler.JobFailed) {
+		err = *left
+	}
 	return r, err
 }
+
+// workerLeft notes that a worker was told to end, and the code of a task in it does not return. Nothing in this process can kill it, so that
+// the job cannot start again beside it: it fails. This returns when the job is over.
+func (c *Cluster) workerLeft() {
+	text := "a task was told to end and did not: the program's code in it does not return"
+	if at := guard.Busy("runtime/task"); len(at) > 0 {
+		text += ", at " + strings.Join(at, ", ")
+	}
+	err := fmt.Errorf("minicluster: %s. It is left behind, since this process has no way to kill it, and the job does not start again beside it", text)
+	ctx, cancel := context.WithTimeout(context.Background(), leftPatience)
+	defer cancel()
+	d, known := c.Dispatcher.Details(ctx, c.JobID)
+	restarts := known == nil && d.State == scheduler.JobRestarting
+	if known == nil && d.Root != nil {
+		err = fmt.Errorf("%w. Before: %s", err, d.Root.Message)
+	}
+	c.left.Store(&err)
+	if !restarts {
+		return
+	}
+	select {
+	case c.fatal <- err:
+	default:
+	}
+	<-c.over
+}
+
+// leftPatience bounds the look at the job's state.
+const leftPatience = 10 * time.Second
 
 // cancelPatience bounds the end of a cancelled job.
 const cancelPatience = time.Minute
@@ -259,6 +296,7 @@ const cancelPatience = time.Minute
 // Close takes everything down and waits for it.
 func (c *Cluster) Close() {
 	c.closing.Do(func() {
+		close(c.over)
 		if c.stopREST != nil {
 			c.stopREST()
 		}

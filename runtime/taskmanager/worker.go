@@ -261,13 +261,15 @@ func shortID(id string) string {
 // InProcess launches workers as goroutines of this process.
 type InProcess struct {
 	Run func(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig) error
+	// Left, unless it is nil, is called when a worker was told to end and did not, before it counts as ended.
+	Left func()
 }
 
 // Launch implements Launcher.
 func (p InProcess) Launch(_ context.Context, spec LaunchSpec) (Process, error) {
 	lower, upper := rpc.Pipe[*pb.WorkerUp, *pb.WorkerDown]()
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &goroutine{link: upper, cancel: cancel, done: make(chan struct{}), left: make(chan struct{})}
+	g := &goroutine{link: upper, cancel: cancel, done: make(chan struct{}), left: make(chan struct{}), onLeft: p.Left}
 	spec.Config.Embedded = true
 	go func() {
 		defer close(g.done)
@@ -298,6 +300,7 @@ type goroutine struct {
 	exit   Exit
 	stop   sync.Once
 	left   chan struct{} // it was told to stop and did not
+	onLeft func()
 }
 
 func (g *goroutine) Link(context.Context) (rpc.WorkerLink, error) { return g.link, nil }
@@ -320,6 +323,9 @@ func (g *goroutine) Wait() Exit {
 		return g.exit
 	case <-g.left:
 		err := errors.New("it did not end: user code in it does not return")
+		if g.onLeft != nil {
+			g.onLeft()
+		}
 		g.link.Close(err)
 		return Exit{Code: 1, Reason: err.Error()}
 	}

@@ -55,8 +55,19 @@ func (c *Channel) Buf() []byte {
 	return c.buf
 }
 
+// RecordSizeError is about a record that is too large to be sent to another task.
+type RecordSizeError struct{ Bytes, Max int }
+
+func (e *RecordSizeError) Error() string {
+	return fmt.Sprintf("a record of %d bytes is too large to go to another task: the largest may have %d bytes (%d MiB); keep what is large in files, and send where it is",
+		e.Bytes, e.Max, e.Max>>20)
+}
+
+// Fatal tells the task that a restart is no use.
+func (e *RecordSizeError) Fatal() bool { return true }
+
 // Put takes buf, which is Buf() extended by one or more whole elements. When the buffer is full it is handed to the consumer, which blocks while the consumer is too far behind. Errors: the cause of the partition's context; *ConnectionError when
-// the consumer is gone; an error that names MaxFrame for a record that is larger (the buffer is then as before).
+// the consumer is gone; *RecordSizeError for a record that is larger than MaxFrame (the buffer is then as before).
 func (c *Channel) Put(buf []byte) error {
 	if len(buf) >= c.limit {
 		return c.putFull(buf)
@@ -70,8 +81,7 @@ func (c *Channel) putFull(buf []byte) error {
 	if len(buf) > e.cfg.MaxFrame {
 		before := len(c.buf)
 		if len(buf)-before > e.cfg.MaxFrame {
-			return fmt.Errorf("network: put to %s/%d: record of %d bytes exceeds the largest frame of %d bytes",
-				c.p.id, c.index, len(buf)-before, e.cfg.MaxFrame)
+			return &RecordSizeError{len(buf) - before, e.cfg.MaxFrame}
 		}
 		c.buf = buf[:before:before]
 		if err := c.Flush(); err != nil {

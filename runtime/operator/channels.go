@@ -2,6 +2,7 @@ package operator
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -19,7 +20,17 @@ type outlet struct {
 	channels  []*network.Channel
 	flushEach bool
 	records   int64
+	owner     *Context // whose records they are, for errors; nil when it is not known
 }
+
+// Owned tells a writer (Type.Writer) whose records it writes.
+func Owned(writer any, c *Context) {
+	if o, ok := writer.(interface{ ownedBy(c *Context) }); ok {
+		o.ownedBy(c)
+	}
+}
+
+func (o *outlet) ownedBy(c *Context) { o.owner = c }
 
 // encodes implements encoder.
 func (o *outlet) encodes() bool { return true }
@@ -37,12 +48,21 @@ func (o *outlet) Records() int64 { return o.records }
 
 func (o *outlet) done(c *network.Channel, buf []byte) error {
 	if err := c.Put(buf); err != nil {
-		return err
+		return o.attribute(err)
 	}
 	if o.flushEach {
 		return c.Flush()
 	}
 	return nil
+}
+
+// attribute says whose record it is that cannot be sent. It is the producer's, whatever code is at work.
+func (o *outlet) attribute(err error) error {
+	var size *network.RecordSizeError
+	if o.owner == nil || !errors.As(err, &size) {
+		return err
+	}
+	return &UserError{Operator: o.owner.Describe(), Err: err}
 }
 
 func (o *outlet) all(b ...byte) error {

@@ -263,7 +263,7 @@ func (r *reader[T]) Read(channel int, b []byte) ([]byte, error) {
 		}
 		v, n, err := r.codec.Decode(b)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+			return nil, undecoded[T](err)
 		}
 		b = b[n:]
 		r.records++
@@ -272,6 +272,11 @@ func (r *reader[T]) Read(channel int, b []byte) ([]byte, error) {
 		}
 	}
 	return b, nil
+}
+
+// undecoded is the error of a record that cannot be decoded. What the engine's codecs wrote they read; a codec of the program's may not.
+func undecoded[T any](err error) error {
+	return fmt.Errorf("%w: a record of type %s cannot be decoded (the type's own UnmarshalBinary or codec, or one inside of it, must read what it wrote): %w", ErrCorrupt, typeName[T](), err)
 }
 
 // Restored implements Type.

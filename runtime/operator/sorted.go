@@ -56,7 +56,7 @@ func (t *recordType[T]) SortedReader(dst any, channels int, keyer any, ctx *Cont
 	return &sortedReader{gather: &in, ctx: ctx, sorter: g.sorter, next: r, process: func(value []byte, m Meta) error {
 		v, _, err := t.codec.Decode(value)
 		if err != nil {
-			return fmt.Errorf("%w: sorted record: %w", ErrCorrupt, err)
+			return ctx.wrap(undecoded[T](err))
 		}
 		return r.Process(v, m)
 	}}, nil

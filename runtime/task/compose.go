@@ -95,6 +95,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		outs[next.Tag] = append(outs[next.Tag], t.ops[next.Index].Input(next.Node.In[0].Input))
 	}
 	types := operator.OutputTypes(c.Node)
+	var writers []any
 	for _, o := range c.Outputs {
 		typ := types[o.Tag]
 		if typ == nil {
@@ -110,6 +111,7 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 			t.writers = append(t.writers, r)
 		}
 		outs[o.Tag] = append(outs[o.Tag], w)
+		writers = append(writers, w)
 	}
 	out, side, err := operator.Outputs(t.env.Config, types, outs)
 	if err != nil {
@@ -120,6 +122,9 @@ func (t *Task) chain(c *graph.ChainNode, restored map[graph.OperatorID]metadata.
 		return fmt.Errorf("task: %s has no implementation in this process", c.Node.Name)
 	}
 	ctx := t.operatorContext(c, restored)
+	for _, w := range writers {
+		operator.Owned(w, ctx)
+	}
 	if typ := types[""]; t.mute && c == t.d.Head && typ != nil {
 		if out, err = typ.Mute(out, &t.mute); err != nil {
 			return err

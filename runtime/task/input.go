@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -160,6 +161,9 @@ func (i *gateInput) read(g *gate, item network.Item, data []byte) error {
 	}
 	i.held = held{}
 	g.g.Release(item)
+	if errors.Is(err, operator.ErrCorrupt) {
+		err = fmt.Errorf("operator %s: input: %w", i.t.ctxs[0].Describe(), err)
+	}
 	return err
 }
 

@@ -49,10 +49,15 @@ type intervalJoin[K comparable, A, B, R any] struct {
 	// lefts and rights are set when the records of a pair need to be copies: the others are in the state, and in other pairs.
 	lefts  serde.Codec[A]
 	rights serde.Codec[B]
+	sorted *sortedJoin[K, A, B] // in BATCH, instead of left and right
 }
 
 func (j *intervalJoin[K, A, B, R]) Open(rt *RuntimeContext[K]) (err error) {
 	j.late = rt.Metrics().Counter("numLateRecordsDropped")
+	if rt.ctx.Batch {
+		j.sorted, err = newSortedJoin[K, A, B]()
+		return err
+	}
 	if j.left, err = rt.MapState[int64, []A]("left-buffer"); err != nil {
 		return err
 	}
@@ -76,6 +81,9 @@ func (j *intervalJoin[K, A, B, R]) wait(ctx *KeyedContext[K], upper int64) (ts i
 }
 
 func (j *intervalJoin[K, A, B, R]) ProcessFirst(ctx *KeyedContext[K], v A, out *Collector[R]) error {
+	if j.sorted != nil {
+		return j.first(ctx, v, out)
+	}
 	ts, late, err := j.wait(ctx, j.j.Upper)
 	if err != nil {
 		return err
@@ -102,6 +110,9 @@ func (j *intervalJoin[K, A, B, R]) ProcessFirst(ctx *KeyedContext[K], v A, out *
 }
 
 func (j *intervalJoin[K, A, B, R]) ProcessSecond(ctx *KeyedContext[K], v B, out *Collector[R]) error {
+	if j.sorted != nil {
+		return j.second(ctx, v, out)
+	}
 	ts, late, err := j.wait(ctx, -j.j.Lower)
 	if err != nil {
 		return err

@@ -30,9 +30,9 @@ type (
 // NoBroadcastTimers is embedded by KeyedBroadcastProcessFunctions that register no timers and hold nothing to close.
 type NoBroadcastTimers[K comparable, R any] struct{}
 
-// OnTimer does nothing.
-func (NoBroadcastTimers[K, R]) OnTimer(*KeyedReadOnlyContext[K], Timer, *Collector[R]) error {
-	return nil
+// OnTimer is an error when the function registered timers after all. Those that a former version of it left in the state it drops.
+func (NoBroadcastTimers[K, R]) OnTimer(ctx *KeyedReadOnlyContext[K], timer Timer, _ *Collector[R]) error {
+	return operator.Unhandled(ctx.KeyedContext, timer, "NoBroadcastTimers")
 }
 
 // Close does nothing.

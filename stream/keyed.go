@@ -70,8 +70,10 @@ type (
 // NoTimers is embedded by process functions that register no timers and hold nothing to close.
 type NoTimers[K comparable, R any] struct{}
 
-// OnTimer does nothing.
-func (NoTimers[K, R]) OnTimer(*KeyedContext[K], Timer, *Collector[R]) error { return nil }
+// OnTimer is an error when the function registered timers after all. Those that a former version of it left in the state it drops.
+func (NoTimers[K, R]) OnTimer(ctx *KeyedContext[K], timer Timer, _ *Collector[R]) error {
+	return operator.Unhandled(ctx, timer, "NoTimers")
+}
 
 // Close does nothing.
 func (NoTimers[K, R]) Close() error { return nil }

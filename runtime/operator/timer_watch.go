@@ -31,6 +31,7 @@ type timerWatch struct {
 	ctx    *Context
 	count  connector.Counter
 	told   bool
+	first  string // the call that registered the first timer of this run, and its place; "" for none
 	firing firing // the timer in whose call user code is, and its time
 	at     int64
 	asked  bool   // the place of the next registration of an event-time timer is wanted
@@ -50,6 +51,9 @@ func (w *timerWatch) done() { w.firing = noTimer }
 
 // millis is t in milliseconds. method is the one that was called with it.
 func (w *timerWatch) millis(method string, t time.Time) (int64, error) {
+	if w.first == "" {
+		w.first = method + " at " + userSite()
+	}
 	if t.IsZero() {
 		return 0, lasting("%s at %s: the time is the zero time.Time, which is no time for a timer: Timestamp of a record that has no event time, "+
 			"and Watermark before the first one, return it, with false", method, userSite())
@@ -103,4 +107,18 @@ func (w *timerWatch) late(method string, at, over int64) {
 	utc := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 	w.ctx.Logger.Warn().Str("operator", w.ctx.Describe()).Str("at", userSite()).Str("timer", utc(at)).Str("passed", utc(over)).
 		Msg(method + " got a time that has passed already: the timer fires at the next opportunity. Such calls are counted as " + lateTimersMetric + "; this is told once")
+}
+
+// Unhandled is the error of a timer that came due in a function without timers: whoever registers one waits for it. embedded is the name of the
+// type that says so. It is nil while this run has registered none: what is due then a former version of the function left in the state.
+func Unhandled[K comparable](ctx *KeyedContext[K], timer Timer, embedded string) error {
+	return ctx.watch.unhandled(timer, embedded)
+}
+
+func (w *timerWatch) unhandled(timer Timer, embedded string) error {
+	if w.first == "" {
+		return nil
+	}
+	return lasting("a timer for %s came due, and the function has no use for it: it embeds %s, whose OnTimer stands for a function without timers. "+
+		"%s registered the first one: give the function an OnTimer of its own", timer.At.Format(time.RFC3339Nano), embedded, w.first)
 }

@@ -204,3 +204,25 @@ func TestTimersOfTriggersInThePast(t *testing.T) {
 		})
 	}
 }
+
+// A function without timers drops those that a former version of it left in the state; one that it registers itself is an error when it is due.
+func TestTimersOfAFormerVersion(t *testing.T) {
+	h, _ := newTiming(t, &timing{
+		record: func(ctx *KeyedContext[string], c command) error {
+			return ctx.RegisterEventTimeTimer(time.UnixMilli(c.V))
+		},
+		timer: func(ctx *KeyedContext[string], tm Timer) error { return Unhandled(ctx, tm, "NoTimers") },
+	})
+	h.process(command{"a", "", "", 100}, 1)
+	h.restart(1, false)
+	h.watermark(100)
+	if got := strings.Join(h.take(), " "); got != "00.100" {
+		t.Errorf("fired %s", got)
+	}
+	h.process(command{"a", "", "", 200}, 101)
+	err := h.tasks[0].in.Watermark(200)
+	if err == nil || !strings.Contains(err.Error(), "operator op, subtask 1/1: a timer for 1970-01-01T00:00:00.2Z came due") || !strings.Contains(err.Error(), "RegisterEventTimeTimer at timer_watch_test.go:") {
+		t.Errorf("got %v", err)
+	}
+	h.close()
+}

@@ -251,7 +251,8 @@ func (o *keyedBroadcastOp[K, T, B, R]) process(v T, m Meta) error {
 
 func (o *keyedBroadcastOp[K, T, B, R]) processBroadcast(v B, m Meta) error {
 	o.Ctx.Enter()
-	o.c.m, o.kc.cur.Group = m, noKey
+	o.c.begin(m)
+	o.kc.cur.Group = noKey
 	return o.c.done(o.fn.ProcessBroadcastElement(&o.bc, v, &o.c))
 }
 

@@ -3,6 +3,7 @@ package operator
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,13 +14,19 @@ import (
 // emission is what everything that a function emits through shares: the meta data of the record or timer being processed, and the first
 // error from downstream, after which nothing more is emitted.
 type emission struct {
-	ctx *Context
-	m   Meta
-	err error
+	ctx   *Context
+	m     Meta
+	err   error
+	open  bool // a call of the function is at work, and nothing has failed downstream
+	stray atomic.Pointer[error]
 }
+
+// begin makes a record's or a timer's meta data current, for a call of user code that may emit. done ends it.
+func (e *emission) begin(m Meta) { e.m, e.open = m, e.err == nil }
 
 // done is the result of a call of user code that returned err.
 func (e *emission) done(err error) error {
+	e.open = false
 	if err != nil {
 		return e.ctx.wrap(err)
 	}
@@ -32,9 +39,34 @@ type Collector[R any] struct {
 	out Receiver[R]
 }
 
+// refuse is about what is emitted while nothing may be. After a failure downstream the task ends anyway; else whoever emits has kept the collector or the context
+// beyond its call, in a goroutine or a hook: that fails the task. When the task has ended, nobody is left to hear of it but the log.
+func (e *emission) refuse(method string) {
+	if e.err != nil {
+		return
+	}
+	err := e.ctx.wrap(lasting("%s at %s: it is called outside of the call that the collector or context was given to, by a goroutine or a hook that has kept it: the record is lost. "+
+		"Emit during the call; what is to wait belongs into state with a timer, or into an asynchronous function", method, userSite()))
+	if !e.stray.CompareAndSwap(nil, &err) {
+		return
+	}
+	if e.ctx.Services.Context().Err() != nil {
+		e.ctx.Logger.Error().Err(err).Msg("a record was emitted after the end of its operator")
+	}
+	e.ctx.Fail(err)
+}
+
+// closed is the result of a function's Close, which returned err, or what was emitted in it.
+func (e *emission) closed(err error) error {
+	if stray := e.stray.Load(); err == nil && stray != nil {
+		return *stray
+	}
+	return e.ctx.wrap(err)
+}
+
 // newCollector is the Collector of a function. What it emits is copied for what follows in the chain (copying).
 func newCollector[R any](ctx *Context, out Receiver[R]) Collector[R] {
-	return Collector[R]{emission{ctx: ctx}, copying(ctx.Config, out)}
+	return Collector[R]{emission: emission{ctx: ctx}, out: copying(ctx.Config, out)}
 }
 
 // asIs makes it emit records as they are: they are nobody else's.
@@ -44,24 +76,44 @@ func (c *Collector[R]) asIs() {
 	}
 }
 
-// Collect emits v with the event time of the record (or timer) being processed. After a failure downstream it does nothing.
+// Collect emits v with the event time of the record (or timer) being processed. After a failure downstream it does nothing; outside of the
+// call that the collector was given to it fails the task.
 func (c *Collector[R]) Collect(v R) {
-	if c.err == nil {
-		c.err = c.out.Process(v, c.m)
-		c.ctx.Enter()
+	if !c.open {
+		c.refuse("Collect")
+		return
 	}
+	c.emit(v, c.m)
+}
+
+func (c *Collector[R]) emit(v R, m Meta) {
+	if err := c.out.Process(v, m); err != nil {
+		c.err, c.open = err, false
+	}
+	c.ctx.Enter()
 }
 
 // CollectAt emits v with another event time, in milliseconds.
 func (c *Collector[R]) CollectAt(v R, ts int64) {
-	if c.err == nil {
-		c.err = c.out.Process(v, Meta{TS: ts})
-		c.ctx.Enter()
+	if !c.open {
+		c.refuse("CollectAt")
+		return
 	}
+	c.emit(v, Meta{TS: ts})
 }
 
 // OutputTag names a side output of records of S. Tags are unique in an operator.
 type OutputTag[S any] struct{ ID string }
+
+// output is Output of a context.
+func (e *emission) output[S any](tag OutputTag[S], v S) {
+	if !e.open {
+		e.refuse("Output")
+		return
+	}
+	e.send(tag, v, e.m)
+	e.open = e.err == nil
+}
 
 // send emits v to a side output; nothing happens when nobody reads it.
 func (e *emission) send[S any](tag OutputTag[S], v S, m Meta) {
@@ -132,4 +184,4 @@ func (c *ProcessContext) ProcessingTime() time.Time {
 }
 
 // Output emits v to a side output, with the event time of the record or timer being processed.
-func (c *ProcessContext) Output[S any](tag OutputTag[S], v S) { c.e.send(tag, v, c.e.m) }
+func (c *ProcessContext) Output[S any](tag OutputTag[S], v S) { c.e.output(tag, v) }

@@ -22,7 +22,7 @@ func (c *JoinContext) RightTime() time.Time { return time.UnixMilli(c.right).UTC
 func (c *JoinContext) Time() time.Time { return time.UnixMilli(max(c.left, c.right)).UTC() }
 
 // Output emits v to a side output, with the event time of the results.
-func (c *JoinContext) Output[S any](tag OutputTag[S], v S) { c.e.send(tag, v, c.e.m) }
+func (c *JoinContext) Output[S any](tag OutputTag[S], v S) { c.e.output(tag, v) }
 
 // IntervalJoin describes an interval join: a left record at time t is joined with the right ones of its key whose time is in
 // [t+Lower, t+Upper], in milliseconds.

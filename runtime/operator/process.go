@@ -150,7 +150,8 @@ func (f *keyedFunction[K]) open(fn func(*RuntimeContext[K]) error) (err error) {
 // enter makes a record's key and meta data current.
 func (f *keyedFunction[K]) enter(k state.Key[K], m Meta) {
 	f.Ctx.Enter()
-	f.kc.cur, f.kc.e.m = k, m
+	f.kc.cur = k
+	f.kc.e.begin(m)
 }
 
 // Snapshot lets the function add to its operator state first.
@@ -223,7 +224,7 @@ func (f *keyedFunction[K]) arm() {
 // close closes the user's function and the state.
 func (f *keyedFunction[K]) close(fn func() error) error {
 	f.Ctx.Enter()
-	err := f.Ctx.wrap(fn())
+	err := f.kc.e.closed(fn())
 	if cerr := f.KeyedBase.Close(); err == nil {
 		err = cerr
 	}
@@ -297,7 +298,7 @@ func (f *plainFunction) init(ctx *Context, fn openCloser, e *emission) {
 // enter makes a record's meta data current.
 func (f *plainFunction) enter(m Meta) {
 	f.ctx.Enter()
-	f.e.m = m
+	f.e.begin(m)
 }
 
 func (f *plainFunction) Open(context.Context) error {
@@ -311,7 +312,7 @@ func (f *plainFunction) CheckpointAborted(id int64)           { f.hooks.aborted(
 
 func (f *plainFunction) Close() error {
 	f.ctx.Enter()
-	return f.ctx.wrap(f.life.Close())
+	return f.e.closed(f.life.Close())
 }
 
 // Process runs a user's function; newFn makes one instance per subtask.

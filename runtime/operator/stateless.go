@@ -105,7 +105,7 @@ type flatMapOp[T, R any] struct {
 
 func (o *flatMapOp[T, R]) Process(v T, m Meta) error {
 	o.ctx.Enter()
-	o.c.m = m
+	o.c.begin(m)
 	return o.c.done(o.fn(v, &o.c))
 }
 

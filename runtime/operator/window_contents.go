@@ -145,7 +145,7 @@ func (u *emitFunc[K, C, R]) open(e *windowEnv[K, R]) error {
 
 func (u *emitFunc[K, C, R]) fire(k state.Key[K], w Window, c *C) (bool, error) {
 	u.env.ctx.Enter()
-	u.env.c.m = Meta{TS: w.MaxTimestamp(), Hash: k.Hash}
+	u.env.c.begin(Meta{TS: w.MaxTimestamp(), Hash: k.Hash})
 	return false, u.env.c.done(u.emit(k.Key, w, c, &u.env.c))
 }
 
@@ -259,7 +259,7 @@ func (u *processUser[K, V, C, R]) open(e *windowEnv[K, R]) error {
 
 func (u *processUser[K, V, C, R]) enter(k state.Key[K], w Window) {
 	u.env.ctx.Enter()
-	u.env.c.m = Meta{TS: w.MaxTimestamp(), Hash: k.Hash}
+	u.env.c.begin(Meta{TS: w.MaxTimestamp(), Hash: k.Hash})
 	u.ws.cur, u.wc.w, u.wc.watermark = k, w, u.env.clock.at(k.Group)
 	if !u.ws.merging {
 		u.ws.ns = u.env.ns(w)
@@ -301,7 +301,7 @@ func (u *processUser[K, V, C, R]) close() error {
 		return nil // the operator did not open as far as here
 	}
 	u.env.ctx.Enter()
-	return u.env.ctx.wrap(u.fn.Close())
+	return u.env.c.closed(u.fn.Close())
 }
 
 // gather collects the contents of a window by key. It is kept and used again.

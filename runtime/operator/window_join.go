@@ -160,7 +160,7 @@ func (u *coUser[K, A, B, R]) open(e *windowEnv[K, R]) error {
 
 func (u *coUser[K, A, B, R]) fire(k state.Key[K], w Window, c *bothSides[A, B]) (bool, error) {
 	u.env.ctx.Enter()
-	u.env.c.m = Meta{TS: w.MaxTimestamp(), Hash: k.Hash}
+	u.env.c.begin(Meta{TS: w.MaxTimestamp(), Hash: k.Hash})
 	u.cur, u.wc.w, u.wc.watermark = k, w, u.env.clock.at(k.Group)
 	return false, u.env.c.done(u.fn(&u.wc, c, &u.env.c))
 }

@@ -193,6 +193,35 @@ func TestLatenessWithoutEnd(t *testing.T) {
 	}
 }
 
+// A late record that several windows still hold emits them again the latest first, whatever operator runs them. Source: Flink, where the order is that of
+// SlidingEventTimeWindows.assignWindows.
+func TestLateUpdatesComeLatestWindowFirst(t *testing.T) {
+	a := WindowAssigner[reading]{EventTime: true, Sliding: Sliding{Size: 30, Slide: 10}}
+	for name, trigger := range map[string]func() Trigger[reading]{"slices": nil, "with a trigger": NewEventTimeTrigger[reading]} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness[reading, string](t, caseFactory(t, a, 100, trigger), "hashmap", 1, sensorHash(t))
+			defer h.close()
+			h.process(reading{"s", 1}, 25)
+			h.watermark(49)
+			if got, want := windowsOf(h.take()), "s{0 30} s{10 40} s{20 50}"; got != want {
+				t.Fatalf("in time: %s, want %s", got, want)
+			}
+			h.process(reading{"s", 2}, 26)
+			if got, want := windowsOf(h.take()), "s{20 50} s{10 40} s{0 30}"; got != want {
+				t.Fatalf("late: %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// windowsOf are the keys and windows of results.
+func windowsOf(results []string) string {
+	for i, r := range results {
+		results[i] = r[:strings.Index(r, "}")+1]
+	}
+	return strings.Join(results, " ")
+}
+
 // A job that was drained has seen the end of time; with more input it goes on.
 func TestWindowsAfterTheEnd(t *testing.T) {
 	for name, a := range map[string]WindowAssigner[reading]{"tumbling": tumbling(10, 0), "session": sessionsOf(10)} {

@@ -42,8 +42,8 @@ func JoinInterval[K comparable, A, B, R any](left KeySelector[K, A], right KeySe
 type intervalJoin[K comparable, A, B, R any] struct {
 	j     IntervalJoin[A, B]
 	fn    func(*JoinContext, A, B, *Collector[R]) error
-	left  MapState[int64, []A] // by event time
-	right MapState[int64, []B]
+	left  joinSide[A]
+	right joinSide[B]
 	late  connector.Counter
 	jc    JoinContext
 	// lefts and rights are set when the records of a pair need to be copies: the others are in the state, and in other pairs.
@@ -58,10 +58,10 @@ func (j *intervalJoin[K, A, B, R]) Open(rt *RuntimeContext[K]) (err error) {
 		j.sorted, err = newSortedJoin[K, A, B]()
 		return err
 	}
-	if j.left, err = rt.MapState[int64, []A]("left-buffer"); err != nil {
+	if j.left, err = openJoinSide[K, A](rt, "left-buffer"); err != nil {
 		return err
 	}
-	j.right, err = rt.MapState[int64, []B]("right-buffer")
+	j.right, err = openJoinSide[K, B](rt, "right-buffer")
 	return err
 }
 
@@ -92,7 +92,7 @@ func (j *intervalJoin[K, A, B, R]) ProcessFirst(ctx *KeyedContext[K], v A, out *
 		reject(ctx.e, j.j.LeftLate, v, j.late)
 		return nil
 	}
-	if err := buffer(j.left, ts, v); err != nil {
+	if err := j.left.add(ts, v); err != nil {
 		return err
 	}
 	from, to := plus(ts, j.j.Lower), plus(ts, j.j.Upper)
@@ -121,7 +121,7 @@ func (j *intervalJoin[K, A, B, R]) ProcessSecond(ctx *KeyedContext[K], v B, out 
 		reject(ctx.e, j.j.RightLate, v, j.late)
 		return nil
 	}
-	if err := buffer(j.right, ts, v); err != nil {
+	if err := j.right.add(ts, v); err != nil {
 		return err
 	}
 	from, to := plus(ts, -j.j.Upper), plus(ts, -j.j.Lower)
@@ -162,12 +162,28 @@ func (j *intervalJoin[K, A, B, R]) OnTimer(_ *KeyedContext[K], t Timer, _ *Colle
 	return j.right.Remove(plus(at, -max(-j.j.Lower, 0)))
 }
 
-func buffer[V any](s MapState[int64, []V], ts int64, v V) error {
-	vs, _, err := s.Get(ts)
+// joinSide are the records of one side that wait for partners, by event time.
+type joinSide[V any] struct {
+	MapState[int64, []V]
+	elem serde.Codec[V]
+}
+
+func openJoinSide[K comparable, V any](rt *RuntimeContext[K], name string) (s joinSide[V], err error) {
+	if s.elem, err = codecFor[V](rt.ctx, name, "value"); err != nil {
+		return s, err
+	}
+	s.MapState, err = rt.MapState[int64, []V](name)
+	return s, err
+}
+
+// add appends to the list of a time, in place: many records of a key may have one time.
+func (s *joinSide[V]) add(ts int64, v V) error {
+	p, err := s.s.(interface{ ref(int64) (*[]V, error) }).ref(ts)
 	if err != nil {
 		return err
 	}
-	return s.Put(ts, append(vs[:len(vs):len(vs)], v))
+	*p = append(*p, s.elem.Clone(v))
+	return nil
 }
 
 // reject sends a late record to its side output, or counts it when there is none that is read.

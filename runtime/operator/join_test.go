@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -21,6 +22,36 @@ type (
 func TestIntervalJoinAgainstModel(t *testing.T) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) { rapid.Check(t, func(rt *rapid.T) { checkIntervalJoin(t, rt, backend) }) })
+	}
+}
+
+// A record costs the same however many of its key and time are kept already: none of them is copied for it.
+func TestIntervalJoinOfManyRecordsOfOneTime(t *testing.T) {
+	const records = 20_000
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			key := sensorKey(t)
+			sum := int64(0)
+			f := JoinInterval(key, KeySelector[string, odder]{Fn: func(o odder) string { return o.Of }, Codec: key.Codec}, IntervalJoin[reading, odder]{Lower: 0, Upper: 0},
+				func(_ *JoinContext, l reading, _ odder, _ *Collector[string]) error { sum += l.Value; return nil })
+			h := newInputHarness[reading, string](t, f, backend, 1, sensorHash(t), nil, inputsOf(splitReading, 0))
+			defer h.close()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for i := range int64(records) {
+				h.process(reading{"s", 2 * i}, 5) // to the left
+			}
+			runtime.ReadMemStats(&after)
+			if got := (after.TotalAlloc - before.TotalAlloc) / records; got > 2000 {
+				t.Errorf("%d bytes were allocated for a record", got)
+			}
+			h.restart(1, backend == "hashmap")
+			h.process(reading{"s", records}, 5)
+			h.process(reading{"s", 1}, 5) // to the right
+			if want := int64(records * records); sum != want {
+				t.Errorf("the sum of what was joined is %d, want %d", sum, want)
+			}
+		})
 	}
 }
 

@@ -180,6 +180,18 @@ func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
 	return k.t.Put(k.t.Entry(*k.cur, u), 0, v)
 }
 
+// ref is the value of an entry, for changes in place: a new zero value when there is none. It is valid until the next call, and holds nothing that is somebody else's.
+func (k *keyedMap[K, UK, V]) ref(u UK) (*V, error) {
+	if k.cur.Group == noKey {
+		return nil, noCurrentKey()
+	}
+	if err := k.rule.stored(&u); err != nil {
+		return nil, err
+	}
+	p, _, err := k.t.Ref(k.t.Entry(*k.cur, u), 0)
+	return p, err
+}
+
 func (k *keyedMap[K, UK, V]) remove(u UK) error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()

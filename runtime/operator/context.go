@@ -43,9 +43,9 @@ type Context struct {
 	Services
 	ID                 graph.OperatorID
 	Name, UID          string
-	CallSite           string // file:line of the user's call; "" when it is not known
-	TimesFrom          string // file:line of the call whose watermark strategy the event times of the input are from; "" for several
-	Index              int    // position in the chain, head first
+	CallSite           string        // file:line of the user's call; "" when it is not known
+	TimesFrom          func() string // graph.Node.TimesFrom, which walks over the graph; nil when it is not known
+	Index              int           // position in the chain, head first
 	JobID, JobName     string
 	Embedded           bool // the job ends with this process
 	Files              *fs.Registry
@@ -107,8 +107,10 @@ func (c *Context) Describe() string {
 // noTime is what is wrong with a record that has no event time where one is needed.
 func (c *Context) noTime() error {
 	at := ""
-	if c.TimesFrom != "" {
-		at = " at " + c.TimesFrom
+	if c.TimesFrom != nil {
+		if from := c.TimesFrom(); from != "" {
+			at = " at " + from
+		}
 	}
 	return lasting("record has no event time; give the stream a watermark strategy with a timestamp function%s (FromSource or AssignTimestampsAndWatermarks)", at)
 }

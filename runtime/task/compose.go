@@ -151,7 +151,7 @@ func (t *Task) consumerMax(output int) int {
 
 func (t *Task) operatorContext(c *graph.ChainNode, restored map[graph.OperatorID]metadata.Subtask) *operator.Context {
 	ctx := &operator.Context{
-		Services: t, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, CallSite: c.Node.CallSite, TimesFrom: c.Node.TimesFrom(), Index: c.Index, JobID: t.env.JobID, Embedded: t.env.Embedded, JobName: t.d.JobName, Files: t.env.FS,
+		Services: t, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, CallSite: c.Node.CallSite, TimesFrom: c.Node.TimesFrom, Index: c.Index, JobID: t.env.JobID, Embedded: t.env.Embedded, JobName: t.d.JobName, Files: t.env.FS,
 		Subtask: t.d.Subtask, Parallelism: t.d.Parallelism, MaxParallelism: t.d.MaxParallelism, Attempt: t.d.Execution.Attempt,
 		Config: t.env.Config, Metrics: t.metrics.operator(c.ID, c.Node.Name), Mark: &t.mark,
 		RestoredCheckpoint: t.d.RestoredCheckpoint, State: restored[c.ID],

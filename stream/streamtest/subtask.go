@@ -175,7 +175,7 @@ func (s *subtask) chain(c *graph.ChainNode, restored map[graph.OperatorID]metada
 func (s *subtask) context(c *graph.ChainNode, restored metadata.Subtask, from *metadata.Checkpoint) (*operator.Context, error) {
 	j := s.j
 	ctx := &operator.Context{
-		Services: services{j, s, j.ctx}, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, CallSite: c.Node.CallSite, TimesFrom: c.Node.TimesFrom(), Index: c.Index, JobID: j.id, JobName: j.prog.Graph.Name, Files: j.reg,
+		Services: services{j, s, j.ctx}, ID: c.ID, Name: c.Node.Name, UID: c.Node.UID, CallSite: c.Node.CallSite, TimesFrom: c.Node.TimesFrom, Index: c.Index, JobID: j.id, JobName: j.prog.Graph.Name, Files: j.reg,
 		Subtask: s.index, Parallelism: s.vertex.Parallelism, MaxParallelism: s.vertex.MaxParallelism, Attempt: j.runs - 1,
 		Config: j.prog.Graph.Config, Logger: j.log.With().Str("operator", c.Node.Name).Int("subtask", s.index).Logger(), Metrics: &j.metrics, Mark: &s.mark,
 		State: restored, StateSource: storage.NewSource(j.reg), StateMemory: stateMemory, Checkpointing: true,

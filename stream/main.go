@@ -7,15 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/logging"
+	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
@@ -46,8 +45,7 @@ func Main(name string, build func(env *Environment) error) {
 }
 
 func run(name string, build func(*Environment) error) int {
-	// SIGPIPE too: a job whose output nobody reads any more ("job | head") ends in order and removes its folders.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	ctx, stop := process.Ending(context.Background()) // also of "job | head": it ends in order and removes its folders
 	defer stop()
 	args := os.Args[1:]
 	var err error

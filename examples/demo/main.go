@@ -14,10 +14,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -27,6 +25,7 @@ import (
 
 	"github.com/thalweg/thalweg/examples/order-totals/pipeline"
 	"github.com/thalweg/thalweg/internal/logging"
+	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/stream"
 )
 
@@ -46,8 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(2)
 	}
-	// SIGPIPE is among them so that "demo | head" ends like Ctrl-C, and leaves no folders behind.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	ctx, stop := process.Ending(context.Background()) // "demo | head" ends like Ctrl-C, and leaves no folders behind
 	defer stop()
 	if err := demo(ctx, length, verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)

@@ -1,4 +1,5 @@
-// Package process names a process so that another one can find out later whether it has ended. It is layer L0.
+// Package process names a process so that another one can find out later whether it has ended (process.go), makes folders that go with a process
+// (folder.go), and says when a process is to end (ending.go). It is layer L0.
 //
 // A name holds the machine as it is since it was started (boot id), the process's number space, its number, and when it was started, so that
 // it never means another process. Only Linux has all of these; elsewhere there are no names and nothing is known.

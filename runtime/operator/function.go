@@ -83,11 +83,7 @@ func (c *Collector[R]) Collect(v R) {
 		c.refuse("Collect")
 		return
 	}
-	c.emit(v, c.m)
-}
-
-func (c *Collector[R]) emit(v R, m Meta) {
-	if err := c.out.Process(v, m); err != nil {
+	if err := c.out.Process(v, c.m); err != nil {
 		c.err, c.open = err, false
 	}
 	c.ctx.Enter()
@@ -99,7 +95,10 @@ func (c *Collector[R]) CollectAt(v R, ts int64) {
 		c.refuse("CollectAt")
 		return
 	}
-	c.emit(v, Meta{TS: ts})
+	if err := c.out.Process(v, Meta{TS: ts}); err != nil {
+		c.err, c.open = err, false
+	}
+	c.ctx.Enter()
 }
 
 // OutputTag names a side output of records of S. Tags are unique in an operator.

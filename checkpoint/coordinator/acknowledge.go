@@ -200,10 +200,14 @@ func (c *Coordinator) discardAborted(p *pending) {
 	}
 	slices.Sort(d.Files)
 	d.Files = slices.Compact(d.Files)
-	switch p.phase {
-	case snapshotting: // nobody wrote anything
-	case writing:
+	if whole && !c.own(p.dir) && p.phase != snapshotting {
+		c.spoilt[p.id] = p.dir
+	}
+	switch {
+	case p.phase == snapshotting: // nobody wrote anything
+	case p.phase == writing:
 		c.doomed[p.id] = d
+	case p.phase == pointing && (c.fenced || c.suspended): // what the next attempt restores, if the pointer was stored
 	default:
 		c.emit(d)
 	}

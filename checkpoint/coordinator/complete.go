@@ -273,6 +273,7 @@ func (c *Coordinator) own(dir string) bool {
 
 // sweep looks for leftovers; not while there is a checkpoint that could not be restored, and that somebody may mend.
 func (c *Coordinator) sweep() {
+	c.discardSpoilt()
 	if c.cfg.Spare > 0 {
 		return
 	}
@@ -290,18 +291,46 @@ func (c *Coordinator) sweep() {
 	c.emit(s)
 }
 
+// discardSpoilt removes what tasks wrote for aborted savepoints after their directories were removed: they had not heard of the abort yet. A sweep
+// looks below the job's directory alone.
+func (c *Coordinator) discardSpoilt() {
+	d := Discard{Reason: "what aborted savepoints left"}
+	for _, id := range slices.Sorted(maps.Keys(c.spoilt)) {
+		if _, ok := c.doomed[id]; ok {
+			continue // its metadata is still being written
+		}
+		d.Dirs = append(d.Dirs, c.spoilt[id])
+		delete(c.spoilt, id)
+	}
+	if len(d.Dirs) > 0 {
+		c.emit(d)
+	}
+}
+
+// giveUpWrites ends the writes of metadata that were left to end by themselves: nobody will hear of it any more.
+func (c *Coordinator) giveUpWrites() {
+	for _, id := range slices.Sorted(maps.Keys(c.doomed)) {
+		d := c.doomed[id]
+		d.Written = id
+		delete(c.doomed, id)
+		c.emit(d)
+	}
+}
+
 func (c *Coordinator) jobEnded(st EndState) {
 	if c.ended {
 		return
 	}
+	c.suspended = st == Suspended
 	for _, p := range slices.Clone(c.pending) {
 		c.abort(p, ErrEnded, false)
 	}
 	c.dropQueue(ErrEnded)
 	c.ended, c.running = true, false
-	if c.fenced || st == Suspended {
+	if c.fenced || c.suspended {
 		return
 	}
+	c.giveUpWrites()
 	keep := false
 	switch st {
 	case Canceled:
@@ -311,8 +340,12 @@ func (c *Coordinator) jobEnded(st EndState) {
 	}
 	if keep && len(c.retained) > 0 {
 		c.sweep()
+		if !slices.ContainsFunc(c.retained, func(r *Completed) bool { return c.own(r.Dir) }) { // it started from elsewhere, and took none itself
+			c.emit(Discard{Reason: "the job has ended", EmptyDirs: []string{storage.SharedDir(c.cfg.Dir), c.cfg.Dir}})
+		}
 		return
 	}
+	c.discardSpoilt()
 	d := Discard{Reason: "the job has ended"}
 	for _, r := range c.retained {
 		c.drop(r, &d)

@@ -113,6 +113,7 @@ type Coordinator struct {
 	finished     bool // FinishTasks was sent
 	stopping     bool // a stop-with-savepoint was accepted and has not failed
 	ended        bool
+	suspended    bool // it ended here, and another attempt goes on
 	fenced       bool
 	sweepAt      time.Time
 
@@ -121,6 +122,7 @@ type Coordinator struct {
 	lent     map[string]int64  // see lent.go
 	aborted  map[int64]string  // directories of aborted checkpoints, for late acknowledgements
 	doomed   map[int64]Discard // aborted while metadata was being written: discard when the write has ended
+	spoilt   map[int64]string  // directories of aborted savepoints, which the next sweep removes once more
 	stats    statistics
 }
 
@@ -130,7 +132,7 @@ func New(cfg Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{cfg: cfg, vertices: map[graph.VertexID]*graph.Vertex{}, nextID: cfg.FirstID, reserved: cfg.ReservedID,
-		lent: map[string]int64{}, aborted: map[int64]string{}, doomed: map[int64]Discard{}}
+		lent: map[string]int64{}, aborted: map[int64]string{}, doomed: map[int64]Discard{}, spoilt: map[int64]string{}}
 	for i := range cfg.Graph.Vertices {
 		v := &cfg.Graph.Vertices[i]
 		c.vertices[v.ID] = v

@@ -210,6 +210,8 @@ type (
 		Dirs   []string // URIs, with everything below
 		// EmptyDirs are removed only when nothing is left in them (directories that the user named).
 		EmptyDirs []string
+		// Written is a checkpoint whose metadata may still be being written there, 0 for none: that is given up, and has ended, before.
+		Written int64
 	}
 
 	// Sweep: below the job's directory, remove what checkpoints with numbers below Below left and nothing retained refers to.

@@ -32,9 +32,16 @@ type Runner struct {
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
+	writes   map[int64]write // of metadata, by the checkpoint's number
 	removals []Effect
 	removing bool
 	idle     chan struct{} // closed when removals are done; replaced when new ones come
+}
+
+// write is metadata that is being written.
+type write struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
 }
 
 // NewRunner returns a Runner that works until Close or the end of ctx.
@@ -42,7 +49,7 @@ func NewRunner(ctx context.Context, st *storage.Storage, pointers Pointers, log 
 	ctx, cancel := context.WithCancel(ctx)
 	idle := make(chan struct{})
 	close(idle)
-	return &Runner{ctx: ctx, cancel: cancel, storage: st, pointers: pointers, post: post, idle: idle,
+	return &Runner{ctx: ctx, cancel: cancel, storage: st, pointers: pointers, post: post, writes: map[int64]write{}, idle: idle,
 		log: log.With().Str("component", "checkpoints").Logger()}
 }
 
@@ -50,7 +57,19 @@ func NewRunner(ctx context.Context, st *storage.Storage, pointers Pointers, log 
 func (r *Runner) Do(e Effect) bool {
 	switch e := e.(type) {
 	case WriteMetadata:
-		r.wg.Go(func() { r.writeMetadata(e) })
+		ctx, cancel := context.WithCancel(r.ctx)
+		w := write{cancel: cancel, ended: make(chan struct{})}
+		r.mu.Lock()
+		r.writes[e.ID] = w
+		r.mu.Unlock()
+		r.wg.Go(func() {
+			defer close(w.ended)
+			defer cancel()
+			r.writeMetadata(ctx, e)
+			r.mu.Lock()
+			delete(r.writes, e.ID)
+			r.mu.Unlock()
+		})
 	case StorePointer:
 		r.wg.Go(func() {
 			failpoint.At("checkpoint/pointer/before")
@@ -103,8 +122,8 @@ const (
 	leastTry     = 10 * time.Second // what one try gets, however late it begins
 )
 
-// pause waits for the n-th backoff (0, 1, ...); false when the runner ends or until is reached first.
-func (r *Runner) pause(n int, until time.Time) bool {
+// pause waits for the n-th backoff (0, 1, ...); false when ctx ends or until is reached first.
+func pause(ctx context.Context, n int, until time.Time) bool {
 	d := maxBackoff
 	if n < 10 {
 		d = min(firstBackoff<<n, maxBackoff)
@@ -115,23 +134,23 @@ func (r *Runner) pause(n int, until time.Time) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-r.ctx.Done():
+	case <-ctx.Done():
 		return false
 	case <-t.C:
 		return true
 	}
 }
 
-func (r *Runner) writeMetadata(e WriteMetadata) {
+func (r *Runner) writeMetadata(ctx context.Context, e WriteMetadata) {
 	for n := 0; ; n++ {
-		ctx, cancel := context.WithTimeout(r.ctx, max(time.Until(e.Deadline), leastTry))
-		uri, size, err := r.storage.WriteMetadata(ctx, e.Dir, e.Checkpoint)
+		try, cancel := context.WithTimeout(ctx, max(time.Until(e.Deadline), leastTry))
+		uri, size, err := r.storage.WriteMetadata(try, e.Dir, e.Checkpoint)
 		cancel()
-		if r.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
-		if err == nil || permanent(err) || !r.pause(n, e.Deadline) {
-			if r.ctx.Err() == nil {
+		if err == nil || permanent(err) || !pause(ctx, n, e.Deadline) {
+			if ctx.Err() == nil {
 				r.post(MetadataWritten{ID: e.ID, Path: uri, Size: size, Err: err})
 			}
 			return
@@ -150,9 +169,20 @@ func (r *Runner) untilCertain(what string, try func() error) error {
 			return err
 		}
 		r.log.Warn().Err(err).Msg("cannot " + what + ", trying again")
-		if !r.pause(n, time.Time{}) {
+		if !pause(r.ctx, n, time.Time{}) {
 			return err
 		}
+	}
+}
+
+// giveUp ends the write of a checkpoint's metadata, if there is one, and waits for its end.
+func (r *Runner) giveUp(id int64) {
+	r.mu.Lock()
+	w, ok := r.writes[id]
+	r.mu.Unlock()
+	if ok {
+		w.cancel()
+		<-w.ended
 	}
 }
 
@@ -187,6 +217,9 @@ func (r *Runner) removeAll() {
 
 func (r *Runner) removeOne(e Effect) {
 	failpoint.At("checkpoint/remove")
+	if d, ok := e.(Discard); ok && d.Written != 0 {
+		r.giveUp(d.Written)
+	}
 	for n := 0; ; n++ {
 		var err error
 		switch e := e.(type) {
@@ -205,7 +238,7 @@ func (r *Runner) removeOne(e Effect) {
 		if err == nil || r.ctx.Err() != nil {
 			return
 		}
-		if n+1 == removalTries || permanent(err) || !r.pause(n, time.Time{}) {
+		if n+1 == removalTries || permanent(err) || !pause(r.ctx, n, time.Time{}) {
 			r.log.Warn().Err(err).Msg("cannot remove checkpoint data; the next sweep tries again, or remove it by hand")
 			return
 		}

@@ -267,3 +267,38 @@ func TestSavepointsAreNotTriedForLong(t *testing.T) {
 		}
 	}
 }
+
+// Metadata that cannot be written is tried again until its checkpoint has timed out. A discard that gives it up does not wait for that, and
+// removes the directory when nobody writes there any more.
+func TestDiscardGivesUpTheWrite(t *testing.T) {
+	tried := make(chan struct{}, 1)
+	full := func(e fault.Event) bool {
+		if e.Op != fault.Create {
+			return false
+		}
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+		return true
+	}
+	r, _, inner, st, _, events := newRunner(t, fault.When(full, fault.Fail(fs.ErrQuota)))
+	dir := st.CheckpointDir(7)
+	if err := inner.Mkdir(t.Context(), strings.TrimPrefix(dir, inner.URI()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.Do(WriteMetadata{ID: 7, Dir: dir, Checkpoint: metadata.Checkpoint{ID: 7}, Deadline: time.Now().Add(time.Hour)})
+	<-tried
+	r.Do(Discard{Reason: "ended", Dirs: []string{st.Dir()}, Written: 7})
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := inner.List(t.Context(), "/ckp"); err == nil && len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	select {
+	case ev := <-events:
+		t.Errorf("told %v", ev)
+	default:
+	}
+}

@@ -317,6 +317,9 @@ func (s *script) format(e Effect) string {
 		field("files", short(e.Files))
 		field("dirs", short(e.Dirs))
 		field("empty-dirs", short(e.EmptyDirs))
+		if e.Written != 0 {
+			fmt.Fprintf(&b, " written=%d", e.Written)
+		}
 	case Sweep:
 		fmt.Fprintf(&b, "Sweep below %d", e.Below)
 		field("keep", short(append(slices.Clone(e.Keep.Dirs), e.Keep.Files...)))

@@ -81,9 +81,9 @@ func (m *master) carryOut(e coordinator.Effect) {
 	case coordinator.Finished:
 		m.finished(e)
 	case coordinator.WriteMetadata:
-		m.works = append(m.works, &work{"metadata", func() bool { return m.writeMetadata(e) }})
+		m.works = append(m.works, &work{point: "metadata", run: func() bool { return m.writeMetadata(e) }, id: e.ID})
 	case coordinator.StorePointer:
-		m.works = append(m.works, &work{"pointer", func() bool {
+		m.works = append(m.works, &work{point: "pointer", run: func() bool {
 			return m.untilCertain(func() error {
 				return m.store.StorePointer(context.Background(), m.phase.job, ha.Pointer{ID: e.ID, Dir: e.Dir})
 			},
@@ -91,7 +91,7 @@ func (m *master) carryOut(e coordinator.Effect) {
 		}})
 	case coordinator.ReserveIDs:
 		w.sometimes("checkpoint numbers were reserved")
-		m.works = append(m.works, &work{"reserve", func() bool {
+		m.works = append(m.works, &work{point: "reserve", run: func() bool {
 			return m.untilCertain(func() error { return m.store.ReserveIDs(context.Background(), m.phase.job, e.UpTo) },
 				func(err error) coordinator.Event { return coordinator.IDsReserved{UpTo: e.UpTo, Err: err} })
 		}})
@@ -167,6 +167,7 @@ func (m *master) remove() {
 	var err error
 	switch e := e.(type) {
 	case coordinator.Discard:
+		m.works = slices.DeleteFunc(m.works, func(k *work) bool { return e.Written != 0 && k.id == e.Written })
 		err = m.storage.Remove(context.Background(), e.Files, e.Dirs, e.EmptyDirs)
 	case coordinator.Sweep:
 		var gone []string
@@ -191,7 +192,7 @@ func (m *master) finish() {
 		m.jobEnded(coordinator.Suspended)
 		return
 	}
-	m.works = append(m.works, &work{"end-job", func() bool {
+	m.works = append(m.works, &work{point: "end-job", run: func() bool {
 		err := m.store.EndJob(context.Background(), m.phase.job, ha.Result{State: string(m.result.State)})
 		m.w.checkEnded(m)
 		if err != nil && !superseded(err) {

@@ -73,6 +73,7 @@ type preparation struct {
 type work struct {
 	point string
 	run   func() bool
+	id    int64 // of the checkpoint, for metadata
 }
 
 // startMaster makes a new application attempt. What it reads and writes first may fail; then there is none, and the next one is tried.

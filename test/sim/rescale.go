@@ -64,7 +64,7 @@ func (m *master) storeRequirements(r scheduler.Requirements, then func()) {
 		m.w.violate("encode requirements: %v", err)
 		return
 	}
-	m.works = append(m.works, &work{"requirements", func() bool {
+	m.works = append(m.works, &work{point: "requirements", run: func() bool {
 		if err := m.store.StoreRequirements(context.Background(), m.phase.job, data); err == nil {
 			m.inbox = append(m.inbox, func() {
 				if m.result == nil {

@@ -32,7 +32,7 @@ var mutants = []mutant{
 	{"coordinator: notifies before the pointer is stored", complete, "p.phase = pointing\n\t\t\tc.emit(StorePointer{ID: p.id, Dir: p.dir})", "p.phase = pointing\n\t\t\tc.emit(NotifyComplete{ID: p.id, Tasks: executions(p.tasks)})\n\t\t\tc.emit(StorePointer{ID: p.id, Dir: p.dir})"},
 	{"coordinator: aborts while the pointer is being stored", acknowledge, "if p.phase == pointing {\n\t\t\tp.tasksGone = p.tasksGone || !ev.Part\n\t\t} else {\n\t\t\tc.abort(p, err, false)\n\t\t}", "c.abort(p, err, false)"},
 	{"coordinator: drops the one before the retained ones", complete, "for len(c.retained) > c.cfg.Retained {\n\t\tc.drop(c.retained[0], &d)", "for len(c.retained) > c.cfg.Retained {\n\t\tc.drop(c.retained[len(c.retained)-1], &d)"},
-	{"coordinator: discards the aborted checkpoint while it is written", acknowledge, "case writing:\n\t\tc.doomed[p.id] = d", "case writing:\n\t\tc.emit(d)"},
+	{"coordinator: discards the aborted checkpoint while it is written", acknowledge, "case p.phase == writing:\n\t\tc.doomed[p.id] = d", "case p.phase == writing:\n\t\tc.emit(d)"},
 	{"coordinator: forgets the states of enumerators", complete, "Config: c.cfg.Conf, Coordinators: p.coord}", "Config: c.cfg.Conf}"},
 	{"coordinator: no final checkpoint", trigger, "if c.endOfData && c.cfg.Interval <= 0 {", "if c.endOfData {"},
 	{"coordinator: sweeps what is retained", complete, "for _, r := range c.retained {\n\t\ts.Keep.Dirs = append(s.Keep.Dirs, r.Dir)\n\t}", ""},

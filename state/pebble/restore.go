@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	pdb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
@@ -119,28 +117,12 @@ func (b *Backend) download(ctx context.Context, h state.Handle, dir string) erro
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("pebble: restore: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	var next atomic.Int64
-	errs := make([]error, downloads)
-	for w := range downloads {
-		wg.Go(func() {
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(h.Files) {
-					return
-				}
-				if err := b.fetchFile(ctx, h.Files[n], dir); err != nil {
-					errs[w] = fmt.Errorf("pebble: restore %s: %w", h.Files[n].Key, err)
-					cancel()
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return parallel(ctx, downloads, len(h.Files), func(ctx context.Context, n int) error {
+		if err := b.fetchFile(ctx, h.Files[n], dir); err != nil {
+			return fmt.Errorf("pebble: restore %s: %w", h.Files[n].Key, err)
+		}
+		return nil
+	})
 }
 
 func (b *Backend) fetchFile(ctx context.Context, f state.File, dir string) (err error) {

@@ -349,34 +349,19 @@ func (s *snapshot) measure() []state.TableStats {
 
 // sendAll uploads the files of h whose indexes are given.
 func (s *snapshot) sendAll(ctx context.Context, sink state.Sink, h *state.Handle, todo []int) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	var next atomic.Int64
-	errs := make([]error, uploads)
-	for w := range min(uploads, len(todo)) {
-		wg.Go(func() {
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(todo) {
-					return
-				}
-				f := &h.Files[todo[n]]
-				r, err := os.Open(filepath.Join(s.f.dir, f.Key))
-				if err == nil {
-					f.Ref, err = send(ctx, sink, state.Shared, r)
-					err = errors.Join(err, r.Close())
-				}
-				if err != nil {
-					errs[w] = fmt.Errorf("upload %s: %w", f.Key, err)
-					cancel()
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	err := parallel(ctx, uploads, len(todo), func(ctx context.Context, n int) error {
+		f := &h.Files[todo[n]]
+		r, err := os.Open(filepath.Join(s.f.dir, f.Key))
+		if err == nil {
+			f.Ref, err = send(ctx, sink, state.Shared, r)
+			err = errors.Join(err, r.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("upload %s: %w", f.Key, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	for _, n := range todo {

@@ -31,7 +31,11 @@ func render(b []byte, s *serde.Schema) json.RawMessage {
 func appendValue(dst, src []byte, s *serde.Schema) ([]byte, int, error) {
 	switch {
 	case s != nil && s.Kind == state.KindList:
-		return appendElements(dst, src, 0, -1, s.Elem)
+		n, at := binary.Uvarint(src)
+		if at <= 0 || n > math.MaxInt32 {
+			return dst, 0, fmt.Errorf("number of elements of a list: %w", serde.ErrShort)
+		}
+		return appendElements(dst, src, at, int(n), s.Elem)
 	case s != nil && s.Kind == state.KindTimed:
 		if len(src) < 8 {
 			return dst, 0, serde.ErrShort
@@ -121,10 +125,10 @@ func appendStruct(dst, src []byte, s *serde.Schema) ([]byte, int, error) {
 	return append(dst, '}'), at, nil
 }
 
-// appendElements appends n elements that begin at src[at], or with n < 0 all that are there.
+// appendElements appends n elements that begin at src[at].
 func appendElements(dst, src []byte, at, n int, s *serde.Schema) ([]byte, int, error) {
 	dst = append(dst, '[')
-	for i := 0; n < 0 && at < len(src) || i < n; i++ {
+	for i := range n {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -133,7 +137,7 @@ func appendElements(dst, src []byte, at, n int, s *serde.Schema) ([]byte, int, e
 		if dst, w, err = appendValue(dst, src[at:], s); err != nil {
 			return dst, 0, fmt.Errorf("element %d: %w", i, err)
 		}
-		if w == 0 && (n < 0 || n > maxEmpty) {
+		if w == 0 && n > maxEmpty {
 			return dst, 0, fmt.Errorf("element %d has no bytes", i)
 		}
 		at += w

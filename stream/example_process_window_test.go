@@ -18,12 +18,12 @@ type sale struct {
 // shopTotals tells the total of a window each time that it is emitted, how often that was, and what the shop sold in all windows.
 type shopTotals struct {
 	stream.PlainWindow[string]
-	told stream.WindowValueState[[2]int64] // of the shop and the window, gone with the window: the last total, and how many there were
-	all  stream.ValueState[int64]          // of the shop
+	told stream.ListState[int64]  // of the shop and the window, gone with the window: the totals
+	all  stream.ValueState[int64] // of the shop
 }
 
 func (t *shopTotals) Open(rt *stream.WindowRuntimeContext[string]) (err error) {
-	if t.told, err = rt.WindowValueState[[2]int64]("told"); err != nil {
+	if t.told, err = rt.WindowListState[int64]("told"); err != nil {
 		return err
 	}
 	t.all, err = rt.ValueState[int64]("all")
@@ -33,7 +33,7 @@ func (t *shopTotals) Open(rt *stream.WindowRuntimeContext[string]) (err error) {
 // Process gets what the records were aggregated to as the only value.
 func (t *shopTotals) Process(ctx *stream.WindowContext[string], totals iter.Seq[int64], out *stream.Collector[string]) error {
 	for total := range totals {
-		told, _, err := t.told.Value()
+		told, err := t.told.Get()
 		if err != nil {
 			return err
 		}
@@ -41,11 +41,13 @@ func (t *shopTotals) Process(ctx *stream.WindowContext[string], totals iter.Seq[
 		if err != nil {
 			return err
 		}
-		all += total - told[0]
-		told = [2]int64{total, told[1] + 1}
+		all += total
+		if len(told) > 0 {
+			all -= told[len(told)-1]
+		}
 		w := ctx.Window()
-		out.Collect(fmt.Sprintf("%s %s-%s: %d (no. %d), in all %d", ctx.Key(), w.Start.Format("15:04"), w.End.Format("15:04"), total, told[1], all))
-		if err := t.told.Update(told); err != nil {
+		out.Collect(fmt.Sprintf("%s %s-%s: %d (no. %d), in all %d", ctx.Key(), w.Start.Format("15:04"), w.End.Format("15:04"), total, len(told)+1, all))
+		if err := t.told.Add(total); err != nil {
 			return err
 		}
 		if err := t.all.Update(all); err != nil {

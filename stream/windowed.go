@@ -12,17 +12,18 @@ import (
 // ProcessWindowFunction is a function over the records of a window, or over the one value that they were aggregated to. newFn makes a
 // new instance at each call; embed PlainWindow in functions that hold nothing to open, clear or close. Its methods, each of which returns an
 // error: Open(rt *WindowRuntimeContext[K]), Process(ctx *WindowContext[K], values iter.Seq[V], out *Collector[R]), Clear(ctx *WindowContext[K]),
-// which removes what the function keeps of a window beside its WindowValueStates, and Close().
+// which removes what the function keeps of a window outside of its per-window states, and Close().
 type ProcessWindowFunction[K comparable, V, R any] = operator.ProcessWindowFunction[K, V, R]
 
 // What window functions work with.
 type (
-	// WindowRuntimeContext is given to Open: it has WindowValueState[V](name), and the methods of RuntimeContext.
+	// WindowRuntimeContext is given to Open. It has the methods of RuntimeContext, whose states are the key's over all windows (Flink's
+	// globalState), and WindowValueState[V](name), WindowListState[V](name), WindowMapState[UK, V](name), WindowReducingState(name, fn) and
+	// WindowAggregatingState(name, aggregator) for states of the key and window (Flink's windowState), which are removed with the window. Windows that
+	// merge cannot have those.
 	WindowRuntimeContext[K comparable] = operator.WindowRuntimeContext[K]
 	// WindowContext has Key() K, Window() TimeWindow, and the methods of ProcessContext.
 	WindowContext[K comparable] = operator.WindowContext[K]
-	// WindowValueState has Value() (v V, found bool, err error), Update(v), Clear(): of the key and window, and removed with the window.
-	WindowValueState[V any] = operator.WindowValueState[V]
 )
 
 // PlainWindow is embedded by window functions that hold nothing to open, clear or close.

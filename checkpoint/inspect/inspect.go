@@ -16,6 +16,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
@@ -227,6 +228,7 @@ func types(t state.TableMeta) (key, value string) {
 type Entry struct {
 	Group     int             `json:"keyGroup"`
 	Namespace int64           `json:"namespace,omitempty"` // of windows: their start, ms
+	Window    *time.Time      `json:"window,omitempty"`    // Namespace as a time, where it is a window's (or a slice's) start
 	Time      *int64          `json:"time,omitempty"`      // timers: ms
 	Key       json.RawMessage `json:"key,omitempty"`
 	MapKey    json.RawMessage `json:"mapKey,omitempty"`
@@ -357,9 +359,16 @@ func (s *Snapshot) open(ctx context.Context, at place, maxParallelism int, h sta
 	return b, nil
 }
 
+// ofWindows begins the names of what window operators keep: contents, per-window state of functions (window-user-...) and of triggers. The namespaces
+// of their tables are starts, or 0: of global windows, and where all windows of a key are one entry.
+const ofWindows = "window-"
+
 // entry decodes what is stored.
 func entry(m state.TableMeta, e *canonical.Entry) Entry {
 	out := Entry{Group: e.Group, Namespace: e.Namespace}
+	if m.Kind == canonical.KindTable && e.Namespace != 0 && strings.HasPrefix(m.Name, ofWindows) {
+		out.Window = new(time.UnixMilli(e.Namespace).UTC())
+	}
 	key := e.Key
 	if m.Key.Kind == state.KindPair {
 		k, n, err := appendValue(nil, key, m.Key.Key)

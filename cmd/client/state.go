@@ -114,8 +114,9 @@ func (c *cli) stateShowCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "show snapshot [operator [state]]", Short: "print entries of a snapshot", Args: named("a snapshot", "an operator", "a state"),
-		Long: "Print entries, a line each: the key, for maps the key in the map, for windows their start (namespace), for timers their time, and the value\n" +
-			"as JSON. An operator is a name, a uid or the beginning of an id. Types with a codec of their own are shown as hex." + whichSnapshot,
+		Long: "Print entries, a line each: the key, for maps the key in the map, for windows their start, for timers their time, and the value as JSON.\n" +
+			"States that functions open are user-NAME, per-window ones window-user-NAME. An operator is a name, a uid or the beginning of an id. Types with\n" +
+			"a codec of their own are shown as hex." + whichSnapshot,
 		Example: "  thalweg state show hdfs:///savepoints/savepoint-1a2b3c-0123456789ab customer-totals\n" +
 			"  thalweg state show -o json --limit 0 SAVEPOINT customer-totals window | jq .value\n  thalweg state show --key alice SAVEPOINT",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -214,11 +215,14 @@ func entryText(e inspect.Entry) string {
 	if e.MapKey != nil {
 		fmt.Fprintf(&b, " [%s]", e.MapKey)
 	}
-	if e.Namespace != 0 {
+	const layout = "2006-01-02T15:04:05.000Z"
+	if e.Window != nil {
+		fmt.Fprintf(&b, " window %s", e.Window.Format(layout))
+	} else if e.Namespace != 0 {
 		fmt.Fprintf(&b, " namespace %d", e.Namespace)
 	}
 	if e.Time != nil {
-		fmt.Fprintf(&b, " at %s", time.UnixMilli(*e.Time).UTC().Format("2006-01-02T15:04:05.000Z"))
+		fmt.Fprintf(&b, " at %s", time.UnixMilli(*e.Time).UTC().Format(layout))
 	}
 	if e.Value != nil {
 		fmt.Fprintf(&b, " = %s", e.Value)

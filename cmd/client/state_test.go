@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,19 @@ import (
 // snapshot writes a savepoint with a count for each key, and returns its folder.
 func snapshot(t *testing.T, counts map[string]int64) string {
 	t.Helper()
+	return savepointOf(t, func(b state.Backend) error {
+		key := serde.Must[string]()
+		table, err := backend.OpenTable(b, state.TableDesc[string, int64]{Name: "count", Key: key, Value: serde.Must[int64]()})
+		for k, n := range counts {
+			err = errors.Join(err, table.Put(state.KeyOf(state.NewHasher(key), k, 4), 0, n))
+		}
+		return err
+	})
+}
+
+// savepointOf writes a savepoint of one operator, with what fill puts into its state.
+func savepointOf(t *testing.T, fill func(b state.Backend) error) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "savepoint-1")
 	reg := &fs.Registry{}
 	local.Register(reg)
@@ -29,15 +43,8 @@ func snapshot(t *testing.T, counts map[string]int64) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = b.Close() }()
-	key := serde.Must[string]()
-	table, err := backend.OpenTable(b, state.TableDesc[string, int64]{Name: "count", Key: key, Value: serde.Must[int64]()})
-	if err != nil {
+	if err := fill(b); err != nil {
 		t.Fatal(err)
-	}
-	for k, n := range counts {
-		if err := table.Put(state.KeyOf(state.NewHasher(key), k, 4), 0, n); err != nil {
-			t.Fatal(err)
-		}
 	}
 	s, err := b.Snapshot(7, true)
 	if err != nil {
@@ -86,6 +93,34 @@ func TestSnapshotsAreListedShownAndCompared(t *testing.T) {
 	}
 	if out, errs, code := thalweg(t, nil, "state", "show", "--limit", "1", before); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs, "more than 1 entries: --limit 0") {
 		t.Errorf("limit: %d %q %q", code, out, errs)
+	}
+}
+
+// State per window is shown with the start of its window.
+func TestPerWindowStateIsShown(t *testing.T) {
+	dir := savepointOf(t, func(b state.Backend) error {
+		key, num := serde.Must[string](), serde.Must[int64]()
+		list, err := backend.OpenTable(b, state.TableDesc[string, []int64]{Name: "window-user-told", Key: key, Value: state.ListCodec(num)})
+		if err != nil {
+			return err
+		}
+		seen, err := backend.OpenMap(b, state.MapDesc[string, int64, int64]{Name: "window-user-seen", Key: key, Sub: num, Value: num})
+		if err != nil {
+			return err
+		}
+		k := state.KeyOf(state.NewHasher(key), "ann", 4)
+		return errors.Join(list.Put(k, 60_000, []int64{3, 5}), seen.Put(seen.Entry(k, 7), 60_000, 2))
+	})
+	for _, c := range []struct{ args, want string }{
+		{"ls", `(?s).*  window-user-seen +map +string +map\[int64\]int64 .*  window-user-told +list +string +\[\]int64 .*`},
+		{"show", `count users / window-user-seen \(map\):\n  "ann" \[7\] window 1970-01-01T00:01:00.000Z = 2\n` +
+			`count users / window-user-told \(list\):\n  "ann" window 1970-01-01T00:01:00.000Z = \[3,5\]\n`},
+		{"show -o json", `(\{.*"namespace":60000,"window":"1970-01-01T00:01:00Z","key":"ann",.*\}\n){2}`},
+	} {
+		out, errs, code := thalweg(t, nil, append(append([]string{"state"}, strings.Fields(c.args)...), dir)...)
+		if code != 0 || errs != "" || !regexp.MustCompile("^"+c.want+"$").MatchString(out) {
+			t.Errorf("%v: code %d\n%s%s\nwant %s", c.args, code, out, errs, c.want)
+		}
 	}
 }
 

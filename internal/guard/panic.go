@@ -65,8 +65,7 @@ func stack() string {
 
 // handles are the types that user code gets from its context, of which a zero value can do nothing.
 var handles = map[string]bool{"ValueState": true, "ListState": true, "MapState": true, "ReducingState": true, "AggregatingState": true,
-	"BroadcastState": true, "ReadOnlyBroadcastState": true, "TriggerValueState": true, "TriggerReducingState": true,
-	"WindowValueState": true}
+	"BroadcastState": true, "ReadOnlyBroadcastState": true, "TriggerValueState": true, "TriggerReducingState": true}
 
 // origin looks at the stack of a panic: the place of the user's code, and what went wrong there if that is known.
 func origin() (where, hint string) {

@@ -2,7 +2,9 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"sync"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/thalweg/thalweg/fs/mem"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/state"
+	"github.com/thalweg/thalweg/state/canonical"
 )
 
 // services are a task's services with a clock that tests move.
@@ -303,6 +306,44 @@ func (h *harness[T, R]) restart(parallelism int, canonical bool) {
 		h.t.Fatal(err)
 	}
 	h.open(parallelism, subs)
+}
+
+// entries lists the entries of a keyed state of all subtasks, whose keys are strings: the key and the namespace of each, sorted. Of maps each entry is one.
+func (h *harness[T, R]) entries(table string) (all []string) {
+	h.t.Helper()
+	for _, i := range h.tasks {
+		b, err := i.ctx.Backend()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		id := h.id + 1<<40
+		s, err := b.Snapshot(id, true)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		hd, err := s.Write(context.Background(), storage.NewSink(h.reg, "mem://test/entries", "", 1<<40))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		b.CheckpointAborted(id)
+		r, err := canonical.NewReader(context.Background(), storage.NewSource(h.reg), h.max, b.Range(), []state.Handle{hd})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		codec := codecOf[string](h.t)
+		if err := r.Scan(table, func(e *canonical.Entry) error {
+			k, _, err := codec.Decode(e.Key)
+			all = append(all, fmt.Sprint(k, " ", e.Namespace))
+			return err
+		}); err != nil {
+			h.t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // twoInputs deals records out to an operator's two inputs. The watermark of the input that leads is always ahead of the other one's, which is

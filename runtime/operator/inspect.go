@@ -63,30 +63,43 @@ func NewInspector[K comparable](c *Context) (*Inspector[K], error) {
 	}
 	i := &Inspector[K]{hash: state.NewHasher(codec)}
 	i.key.Group = noKey
-	i.RuntimeContext = &RuntimeContext[K]{TaskContext{c}, &i.key, codec}
+	i.RuntimeContext = &RuntimeContext[K]{TaskContext: TaskContext{c}, cur: &i.key, key: codec}
 	return i, nil
 }
 
 // Select makes k the current key.
 func (i *Inspector[K]) Select(k K) { i.key = state.KeyOf(i.hash, k, i.ctx.MaxParallelism) }
 
+// Window opens states of the current key and the window that begins at a time, in milliseconds.
+func (i *Inspector[K]) Window(start int64) *RuntimeContext[K] {
+	if start == GlobalWindow().Start {
+		start = 0 // as in windowOp.nsOf
+	}
+	return &RuntimeContext[K]{TaskContext: i.TaskContext, cur: &i.key, key: i.RuntimeContext.key, win: &windowState[K]{ns: start}}
+}
+
 // Encoded is the encoding of k in snapshots.
 func (i *Inspector[K]) Encoded(k K) []byte { return i.RuntimeContext.key.Append(nil, k) }
 
-// Options are the options that the operator's function opened a keyed state with. The error names the states that it has.
-func (i *Inspector[K]) Options(name string) ([]StateOption, error) { return i.ctx.keyedOptions(name) }
+// Options are the options that the operator's function opened a keyed state with, or a per-window state. The error names the states that it has.
+func (i *Inspector[K]) Options(name string, perWindow bool) ([]StateOption, error) {
+	if perWindow {
+		return i.ctx.stateOptions(claimed{name, ofWindow}, "per-window state")
+	}
+	return i.ctx.stateOptions(claimed{name, ofKey}, "keyed state")
+}
 
-func (c *Context) keyedOptions(name string) ([]StateOption, error) {
-	n, ok := c.claims[claimed{name, ofKey}]
+func (c *Context) stateOptions(of claimed, what string) ([]StateOption, error) {
+	n, ok := c.claims[of]
 	if !ok {
 		var names []string
 		for n := range maps.Keys(c.claims) {
-			if n.of == ofKey {
+			if n.of == of.of {
 				names = append(names, n.name)
 			}
 		}
 		slices.Sort(names)
-		return nil, fmt.Errorf("operator %s has no keyed state %q; it has: %s", c.Name, name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("operator %s has no %s %q; it has: %s", c.Name, what, of.name, strings.Join(names, ", "))
 	}
 	if n.ttl == nil {
 		return nil, nil

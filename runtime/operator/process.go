@@ -31,6 +31,7 @@ type RuntimeContext[K comparable] struct {
 	TaskContext
 	cur *state.Key[K]
 	key serde.Codec[K]
+	win *windowState[K] // of per-window state; nil for the key's own
 }
 
 // KeyedContext is what ProcessElement and OnTimer get.
@@ -140,7 +141,7 @@ func (f *keyedFunction[K]) open(fn func(*RuntimeContext[K]) error) (err error) {
 	}
 	f.kc.watch.init(f.Ctx)
 	f.Ctx.Enter()
-	if err := fn(&RuntimeContext[K]{TaskContext{f.Ctx}, &f.kc.cur, f.codec}); err != nil {
+	if err := fn(&RuntimeContext[K]{TaskContext: TaskContext{f.Ctx}, cur: &f.kc.cur, key: f.codec}); err != nil {
 		return f.Ctx.wrap(err)
 	}
 	f.arm()

@@ -128,13 +128,20 @@ func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl
 	for _, f := range opts {
 		f(&o)
 	}
-	if err := r.ctx.claim(name, what, ofKey, o.ttl); err != nil {
+	of := ofKey
+	if r.win != nil {
+		if r.win.merging {
+			return nil, lasting("state %q, opened at %s: per-window state is not possible with windows that merge; use the key's state", name, userSite())
+		}
+		of, what = ofWindow, "Window"+what
+	}
+	if err := r.ctx.claim(name, what, of, o.ttl); err != nil {
 		return nil, err
 	}
 	if o.ttl == nil {
 		return nil, nil
 	}
-	t, err := newTTL(r.ctx, name, *o.ttl)
+	t, err := newTTL(r.ctx, strings.TrimPrefix(r.stored(name), userPrefix), *o.ttl)
 	if err != nil {
 		return nil, lasting("state %q, opened at %s: %w", name, userSite(), err)
 	}
@@ -142,15 +149,37 @@ func (r *RuntimeContext[K]) options(name, what string, opts []StateOption) (*ttl
 }
 
 // openTable opens a table of user state.
-func openTable[K comparable, V any](c *Context, desc state.TableDesc[K, V]) (state.Table[K, V], error) {
+func (r *RuntimeContext[K]) openTable[V any](desc state.TableDesc[K, V]) (state.Table[K, V], error) {
 	name := desc.Name
-	desc.Name, desc.Verify = userPrefix+name, verifyKeys(c, desc.Key)
+	desc.Name, desc.Key, desc.Verify = r.stored(name), r.key, verifyKeys(r.ctx, r.key)
 	var t state.Table[K, V]
-	err := c.openState("state", name, func(b state.Backend) (err error) {
+	err := r.ctx.openState("state", name, func(b state.Backend) (err error) {
 		t, err = backend.OpenTable(b, desc)
 		return err
 	})
+	if err == nil && r.win != nil {
+		r.win.keep(t.Delete, t.DropNamespace)
+	}
 	return t, err
+}
+
+// stored is the name of a state in snapshots.
+func (r *RuntimeContext[K]) stored(name string) string {
+	if r.win != nil {
+		return windowPrefix + name
+	}
+	return userPrefix + name
+}
+
+// noWindow is the namespace of the key's own state.
+var noWindow state.Namespace
+
+// namespace is where the namespace of the current window is kept.
+func (r *RuntimeContext[K]) namespace() *state.Namespace {
+	if r.win != nil {
+		return &r.win.ns
+	}
+	return &noWindow
 }
 
 // valueAccess is one value of the current key.
@@ -171,38 +200,39 @@ var errNoKey = errors.New("there is no current key: keyed state is that of a rec
 // noCurrentKey is errNoKey with the user's line.
 func noCurrentKey() error { return fmt.Errorf("state used at %s: %w", userSite(), errNoKey) }
 
-// keyedValue is a value that lives for ever.
+// keyedValue is a value that lives for ever, or as long as its window.
 type keyedValue[K comparable, V any] struct {
 	t   state.Table[K, V]
 	cur *state.Key[K]
+	ns  *state.Namespace
 }
 
 func (k *keyedValue[K, V]) get() (v V, found bool, err error) {
 	if k.cur.Group == noKey {
 		return v, false, noCurrentKey()
 	}
-	return k.t.Get(*k.cur, 0)
+	return k.t.Get(*k.cur, *k.ns)
 }
 
 func (k *keyedValue[K, V]) put(v V) error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	return k.t.Put(*k.cur, 0, v)
+	return k.t.Put(*k.cur, *k.ns, v)
 }
 
 func (k *keyedValue[K, V]) ref() (*V, bool, error) {
 	if k.cur.Group == noKey {
 		return nil, false, noCurrentKey()
 	}
-	return k.t.Ref(*k.cur, 0)
+	return k.t.Ref(*k.cur, *k.ns)
 }
 
 func (k *keyedValue[K, V]) clear() error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	return k.t.Delete(*k.cur, 0)
+	return k.t.Delete(*k.cur, *k.ns)
 }
 
 func (k *keyedValue[K, V]) table() any { return tableKeys[K, V]{k.t} }
@@ -225,15 +255,15 @@ func (r *RuntimeContext[K]) openValue[V any](name, what string, codec serde.Code
 		return nil, err
 	}
 	if ttl == nil {
-		t, err := openTable(r.ctx, state.TableDesc[K, V]{Name: name, Key: r.key, Value: codec, Adapt: state.Adapt(codec)})
+		t, err := r.openTable(state.TableDesc[K, V]{Name: name, Value: codec, Adapt: state.Adapt(codec)})
 		if err != nil {
 			return nil, err
 		}
-		v := &keyedValue[K, V]{t, r.cur}
+		v := &keyedValue[K, V]{t, r.cur, r.namespace()}
 		r.ctx.listed(v)
 		return v, nil
 	}
-	t, err := openTable(r.ctx, state.TableDesc[K, state.Timed[V]]{Name: name, Key: r.key, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
+	t, err := r.openTable(state.TableDesc[K, state.Timed[V]]{Name: name, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
 		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Removed: ttl.removed, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
 			return v, !ttl.expired(v.At, now), false
 		}}})
@@ -241,7 +271,7 @@ func (r *RuntimeContext[K]) openValue[V any](name, what string, codec serde.Code
 		return nil, err
 	}
 	ttl.sweep(t)
-	v := &timedValue[K, V]{t, r.cur, ttl}
+	v := &timedValue[K, V]{t, r.cur, r.namespace(), ttl}
 	r.ctx.listed(v)
 	return v, nil
 }
@@ -268,130 +298,4 @@ func (r *RuntimeContext[K]) ValueState[V any](name string, opts ...StateOption) 
 	}
 	s, err := r.openValue(name, "ValueState["+typeName[V]()+"]", codec, opts)
 	return ValueState[V]{s}, err
-}
-
-// ReducingState is one value per key that everything added is reduced to. Source: Flink ReducingState.
-type ReducingState[V any] struct {
-	s       valueAccess[V]
-	fn      func(a, b V) V
-	mutable bool
-}
-
-// Get returns what the current key's values were reduced to; found is false when there are none.
-func (s ReducingState[V]) Get() (v V, found bool, err error) { return s.s.get() }
-
-// Add reduces v into the current key's value.
-func (s ReducingState[V]) Add(v V) error {
-	var old V
-	var found bool
-	var err error
-	if s.mutable { // fn may change it in place
-		var p *V
-		if p, found, err = s.s.ref(); err == nil {
-			old = *p
-		}
-	} else {
-		old, found, err = s.s.get()
-	}
-	if err != nil {
-		return err
-	}
-	if found {
-		v = s.fn(old, v)
-	}
-	return s.s.put(v)
-}
-
-// Clear removes the current key's value.
-func (s ReducingState[V]) Clear() error { return s.s.clear() }
-
-func (s ReducingState[V]) table() any { return s.s.table() }
-
-// ReducingState opens the reducing state of this name. fn may change its first argument in place.
-func (r *RuntimeContext[K]) ReducingState[V any](name string, fn func(a, b V) V, opts ...StateOption) (ReducingState[V], error) {
-	codec, err := codecFor[V](r.ctx, name, "value")
-	if err != nil {
-		return ReducingState[V]{}, err
-	}
-	if fn == nil {
-		return ReducingState[V]{}, lasting("state %q, opened at %s: the reduce function is nil", name, userSite())
-	}
-	s, err := r.openValue(name, "ReducingState["+typeName[V]()+"]", codec, opts)
-	return ReducingState[V]{s, fn, serde.Mutable(codec)}, err
-}
-
-// AggregatingState is one accumulator per key that values of T are added to, with results of R. Source: Flink AggregatingState.
-type AggregatingState[T, R any] struct{ s aggregate[T, R] }
-
-type aggregate[T, R any] interface {
-	add(T) error
-	get() (R, bool, error)
-	clear() error
-	table() any
-}
-
-// Get returns the result of the current key's accumulator; found is false when nothing was added.
-func (s AggregatingState[T, R]) Get() (r R, found bool, err error) { return s.s.get() }
-
-// Add adds v to the current key's accumulator.
-func (s AggregatingState[T, R]) Add(v T) error { return s.s.add(v) }
-
-// Clear removes the current key's accumulator.
-func (s AggregatingState[T, R]) Clear() error { return s.s.clear() }
-
-func (s AggregatingState[T, R]) table() any { return s.s.table() }
-
-// StateAggregator folds values of T into an accumulator A with the result R. Add changes acc in place; Result must not (sort a copy).
-type StateAggregator[T, A, R any] interface {
-	Create() A
-	Add(acc *A, v T)
-	Result(acc A) R
-}
-
-type accumulator[T, A, R any] struct {
-	valueAccess[A]
-	agg   StateAggregator[T, A, R]
-	codec serde.Codec[A]
-	views bool // accumulators hold strings or slices, which may be views of a record's buffer
-	// shares: results may share memory with accumulators, which go on changing.
-	shares bool
-}
-
-func (a *accumulator[T, A, R]) add(v T) error {
-	p, found, err := a.ref()
-	if err != nil {
-		return err
-	}
-	if !found {
-		*p = a.agg.Create()
-	}
-	a.agg.Add(p, v)
-	if a.views {
-		*p = a.codec.Clone(*p)
-	}
-	return nil
-}
-
-func (a *accumulator[T, A, R]) get() (r R, found bool, err error) {
-	acc, found, err := a.valueAccess.get()
-	if err != nil || !found {
-		return r, false, err
-	}
-	if a.shares {
-		acc = a.codec.Clone(acc)
-	}
-	return a.agg.Result(acc), true, nil
-}
-
-// AggregatingState opens the aggregating state of this name.
-func (r *RuntimeContext[K]) AggregatingState[T, A, R any](name string, agg StateAggregator[T, A, R], opts ...StateOption) (AggregatingState[T, R], error) {
-	codec, err := codecFor[A](r.ctx, name, "accumulator")
-	if err != nil {
-		return AggregatingState[T, R]{}, err
-	}
-	if IsNil(agg) {
-		return AggregatingState[T, R]{}, lasting("state %q, opened at %s: the aggregator is nil", name, userSite())
-	}
-	s, err := r.openValue(name, "AggregatingState["+typeName[A]()+"]", codec, opts)
-	return AggregatingState[T, R]{&accumulator[T, A, R]{s, agg, codec, codec.Views(), serde.Mutable(codec) && mutableType[R]()}}, err
 }

@@ -59,15 +59,15 @@ func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (
 		return ListState[V]{}, err
 	}
 	if ttl == nil {
-		t, err := openTable(r.ctx, state.TableDesc[K, []V]{Name: name, Key: r.key, Value: state.ListCodec(elem), Adapt: state.AdaptList(state.Adapt(elem))})
-		k := &keyedList[K, V]{t: t, cur: r.cur, elem: elem}
+		t, err := r.openTable(state.TableDesc[K, []V]{Name: name, Value: state.ListCodec(elem), Adapt: state.AdaptList(state.Adapt(elem))})
+		k := &keyedList[K, V]{t: t, cur: r.cur, ns: r.namespace(), elem: elem}
 		k.taker, _ = t.(state.Taker[K, []V])
 		if err == nil {
 			r.ctx.listed(k)
 		}
 		return ListState[V]{k}, err
 	}
-	t, err := openTable(r.ctx, state.TableDesc[K, []state.Timed[V]]{Name: name, Key: r.key, Value: state.ListCodec(state.TimedCodec(elem)),
+	t, err := r.openTable(state.TableDesc[K, []state.Timed[V]]{Name: name, Value: state.ListCodec(state.TimedCodec(elem)),
 		Adapt: state.AdaptList(state.AdaptTimed(elem)),
 		TTL: &state.TTL[[]state.Timed[V]]{Now: r.ctx.Now, Removed: ttl.removed, Snapshots: ttl.CleanupFullSnapshot, Live: func(l []state.Timed[V], now int64) ([]state.Timed[V], bool, bool) {
 			left := liveElements(ttl, l, now)
@@ -77,7 +77,7 @@ func (r *RuntimeContext[K]) ListState[V any](name string, opts ...StateOption) (
 		return ListState[V]{}, err
 	}
 	ttl.sweep(t)
-	l := &timedListState[K, V]{t: t, cur: r.cur, elem: elem, ttl: ttl}
+	l := &timedListState[K, V]{t: t, cur: r.cur, ns: r.namespace(), elem: elem, ttl: ttl}
 	r.ctx.listed(l)
 	return ListState[V]{l}, nil
 }
@@ -86,6 +86,7 @@ type keyedList[K comparable, V any] struct {
 	t     state.Table[K, []V]
 	taker state.Taker[K, []V] // t, when it is one
 	cur   *state.Key[K]
+	ns    *state.Namespace
 	elem  serde.Codec[V]
 	free  [][]V // room of lists that were cleared, for new ones: many lists hold a few elements for a moment
 }
@@ -99,7 +100,7 @@ func (k *keyedList[K, V]) get() ([]V, error) {
 	if k.cur.Group == noKey {
 		return nil, noCurrentKey()
 	}
-	l, _, err := k.t.Get(*k.cur, 0)
+	l, _, err := k.t.Get(*k.cur, *k.ns)
 	return slices.Clip(l), err
 }
 
@@ -107,7 +108,7 @@ func (k *keyedList[K, V]) add(v V) error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	p, _, err := k.t.Ref(*k.cur, 0)
+	p, _, err := k.t.Ref(*k.cur, *k.ns)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (k *keyedList[K, V]) put(vs []V) error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	return k.t.Put(*k.cur, 0, vs)
+	return k.t.Put(*k.cur, *k.ns, vs)
 }
 
 func (k *keyedList[K, V]) clear() error {
@@ -130,9 +131,9 @@ func (k *keyedList[K, V]) clear() error {
 		return noCurrentKey()
 	}
 	if k.taker == nil {
-		return k.t.Delete(*k.cur, 0)
+		return k.t.Delete(*k.cur, *k.ns)
 	}
-	l, own, err := k.taker.Take(*k.cur, 0)
+	l, own, err := k.taker.Take(*k.cur, *k.ns)
 	if own && cap(l) > 0 && cap(l) <= freeElems && len(k.free) < freeLists {
 		clear(l)
 		k.free = append(k.free, l[:0])
@@ -166,6 +167,7 @@ func liveElements[V any](t *ttl, l []state.Timed[V], now int64) []state.Timed[V]
 type timedListState[K comparable, V any] struct {
 	t    state.Table[K, []state.Timed[V]]
 	cur  *state.Key[K]
+	ns   *state.Namespace
 	elem serde.Codec[V]
 	ttl  *ttl
 }
@@ -175,7 +177,7 @@ func (k *timedListState[K, V]) get() ([]V, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, found, err := k.t.Get(*k.cur, 0)
+	l, found, err := k.t.Get(*k.cur, *k.ns)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -190,7 +192,7 @@ func (k *timedListState[K, V]) get() ([]V, error) {
 	}
 	switch {
 	case len(live) == 0:
-		return out, k.t.Delete(*k.cur, 0)
+		return out, k.t.Delete(*k.cur, *k.ns)
 	case k.ttl.UpdateType == OnReadAndWrite:
 		live = slices.Clone(live)
 		for i := range live {
@@ -199,7 +201,7 @@ func (k *timedListState[K, V]) get() ([]V, error) {
 	case len(live) == len(l) || k.ttl.Visibility == ReturnExpiredIfNotCleanedUp:
 		return out, nil
 	}
-	return out, k.t.Put(*k.cur, 0, live)
+	return out, k.t.Put(*k.cur, *k.ns, live)
 }
 
 func (k *timedListState[K, V]) add(v V) error {
@@ -207,7 +209,7 @@ func (k *timedListState[K, V]) add(v V) error {
 	if err != nil {
 		return err
 	}
-	p, _, err := k.t.Ref(*k.cur, 0)
+	p, _, err := k.t.Ref(*k.cur, *k.ns)
 	if err != nil {
 		return err
 	}
@@ -227,14 +229,14 @@ func (k *timedListState[K, V]) put(vs []V) error {
 	for i, v := range vs {
 		l[i] = state.Timed[V]{At: now, V: v}
 	}
-	return k.t.Put(*k.cur, 0, l)
+	return k.t.Put(*k.cur, *k.ns, l)
 }
 
 func (k *timedListState[K, V]) clear() error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	return k.t.Delete(*k.cur, 0)
+	return k.t.Delete(*k.cur, *k.ns)
 }
 
 func (k *timedListState[K, V]) table() any { return tableKeys[K, []state.Timed[V]]{k.t} }

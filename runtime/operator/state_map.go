@@ -106,14 +106,14 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 		return none, err
 	}
 	if ttl == nil {
-		t, err := openMap(r.ctx, state.MapDesc[K, UK, V]{Name: name, Key: r.key, Sub: sub, Value: codec, Adapt: state.Adapt(codec)})
-		m := &keyedMap[K, UK, V]{t, r.cur, newRuledKeys(sub, "state", name)}
+		t, err := openMap(r, state.MapDesc[K, UK, V]{Name: name, Sub: sub, Value: codec, Adapt: state.Adapt(codec)})
+		m := &keyedMap[K, UK, V]{t, r.cur, r.namespace(), newRuledKeys(sub, "state", name)}
 		if err == nil {
 			r.ctx.listed(m)
 		}
 		return MapState[UK, V]{m}, err
 	}
-	t, err := openMap(r.ctx, state.MapDesc[K, UK, state.Timed[V]]{Name: name, Key: r.key, Sub: sub, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
+	t, err := openMap(r, state.MapDesc[K, UK, state.Timed[V]]{Name: name, Sub: sub, Value: state.TimedCodec(codec), Adapt: state.AdaptTimed(codec),
 		TTL: &state.TTL[state.Timed[V]]{Now: r.ctx.Now, Removed: ttl.removed, Snapshots: ttl.CleanupFullSnapshot, Live: func(v state.Timed[V], now int64) (state.Timed[V], bool, bool) {
 			return v, !ttl.expired(v.At, now), false
 		}}})
@@ -121,20 +121,23 @@ func (r *RuntimeContext[K]) MapState[UK comparable, V any](name string, opts ...
 		return none, err
 	}
 	ttl.sweep(t)
-	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ttl: ttl, rule: newRuledKeys(sub, "state", name)}
-	m.one = timedValue[state.Pair[K, UK], V]{t, &m.entry, ttl}
+	m := &timedMap[K, UK, V]{t: t, cur: r.cur, ns: r.namespace(), ttl: ttl, rule: newRuledKeys(sub, "state", name)}
+	m.one = timedValue[state.Pair[K, UK], V]{t, &m.entry, m.ns, ttl}
 	r.ctx.listed(m)
 	return MapState[UK, V]{m}, nil
 }
 
-func openMap[K, S comparable, V any](c *Context, desc state.MapDesc[K, S, V]) (state.MapTable[K, S, V], error) {
+func openMap[K, S comparable, V any](r *RuntimeContext[K], desc state.MapDesc[K, S, V]) (state.MapTable[K, S, V], error) {
 	name := desc.Name
-	desc.Name = userPrefix + name
+	desc.Name, desc.Key = r.stored(name), r.key
 	var t state.MapTable[K, S, V]
-	err := c.openState("state", name, func(b state.Backend) (err error) {
+	err := r.ctx.openState("state", name, func(b state.Backend) (err error) {
 		t, err = backend.OpenMap(b, desc)
 		return err
 	})
+	if err == nil && r.win != nil {
+		r.win.keep(t.Clear, t.DropNamespace)
+	}
 	return t, err
 }
 
@@ -157,6 +160,7 @@ func (l mapKeys[K, UK, V]) keys() (out []state.Key[K], err error) {
 type keyedMap[K, UK comparable, V any] struct {
 	t    state.MapTable[K, UK, V]
 	cur  *state.Key[K]
+	ns   *state.Namespace
 	rule ruledKeys[UK]
 }
 
@@ -167,7 +171,7 @@ func (k *keyedMap[K, UK, V]) get(u UK) (v V, found bool, err error) {
 	if err := k.rule.settle(&u); err != nil {
 		return v, false, err
 	}
-	return k.t.Get(k.t.Entry(*k.cur, u), 0)
+	return k.t.Get(k.t.Entry(*k.cur, u), *k.ns)
 }
 
 func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
@@ -177,7 +181,7 @@ func (k *keyedMap[K, UK, V]) put(u UK, v V) error {
 	if err := k.rule.stored(&u); err != nil {
 		return err
 	}
-	return k.t.Put(k.t.Entry(*k.cur, u), 0, v)
+	return k.t.Put(k.t.Entry(*k.cur, u), *k.ns, v)
 }
 
 // ref is the value of an entry, for changes in place: a new zero value when there is none. It is valid until the next call, and holds nothing that is somebody else's.
@@ -188,7 +192,7 @@ func (k *keyedMap[K, UK, V]) ref(u UK) (*V, error) {
 	if err := k.rule.stored(&u); err != nil {
 		return nil, err
 	}
-	p, _, err := k.t.Ref(k.t.Entry(*k.cur, u), 0)
+	p, _, err := k.t.Ref(k.t.Entry(*k.cur, u), *k.ns)
 	return p, err
 }
 
@@ -199,14 +203,14 @@ func (k *keyedMap[K, UK, V]) remove(u UK) error {
 	if err := k.rule.settle(&u); err != nil {
 		return err
 	}
-	return k.t.Delete(k.t.Entry(*k.cur, u), 0)
+	return k.t.Delete(k.t.Entry(*k.cur, u), *k.ns)
 }
 
 func (k *keyedMap[K, UK, V]) clear() error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	return k.t.Clear(*k.cur, 0)
+	return k.t.Clear(*k.cur, *k.ns)
 }
 
 func (k *keyedMap[K, UK, V]) table() any { return mapKeys[K, UK, V]{k.t} }
@@ -215,7 +219,7 @@ func (k *keyedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
 	if k.cur.Group == noKey {
 		return nil, noCurrentKey()
 	}
-	err = k.t.Each(*k.cur, 0, func(u UK, v *V) error {
+	err = k.t.Each(*k.cur, *k.ns, func(u UK, v *V) error {
 		out = append(out, mapEntry[UK, V]{key: u, v: *v})
 		return nil
 	})
@@ -226,7 +230,7 @@ func (k *keyedMap[K, UK, V]) empty() (bool, error) {
 	if k.cur.Group == noKey {
 		return false, noCurrentKey()
 	}
-	err := k.t.Each(*k.cur, 0, func(UK, *V) error { return errStop })
+	err := k.t.Each(*k.cur, *k.ns, func(UK, *V) error { return errStop })
 	if errors.Is(err, errStop) {
 		return false, nil
 	}
@@ -237,6 +241,7 @@ func (k *keyedMap[K, UK, V]) empty() (bool, error) {
 type timedMap[K, UK comparable, V any] struct {
 	t     state.MapTable[K, UK, state.Timed[V]]
 	cur   *state.Key[K]
+	ns    *state.Namespace
 	ttl   *ttl
 	rule  ruledKeys[UK]
 	entry state.Key[state.Pair[K, UK]]
@@ -271,7 +276,7 @@ func (k *timedMap[K, UK, V]) clear() error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	return k.t.Clear(*k.cur, 0)
+	return k.t.Clear(*k.cur, *k.ns)
 }
 
 func (k *timedMap[K, UK, V]) table() any { return mapKeys[K, UK, state.Timed[V]]{k.t} }
@@ -281,7 +286,7 @@ func (k *timedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = k.t.Each(*k.cur, 0, func(u UK, v *state.Timed[V]) error {
+	err = k.t.Each(*k.cur, *k.ns, func(u UK, v *state.Timed[V]) error {
 		out = append(out, mapEntry[UK, V]{u, v.V, v.At})
 		return nil
 	})
@@ -299,7 +304,7 @@ func (k *timedMap[K, UK, V]) entries() (out []mapEntry[UK, V], err error) {
 				continue
 			}
 		case k.ttl.UpdateType == OnReadAndWrite && e.at != now:
-			p, _, err := k.t.Ref(k.t.Entry(*k.cur, e.key), 0)
+			p, _, err := k.t.Ref(k.t.Entry(*k.cur, e.key), *k.ns)
 			if err != nil {
 				return nil, err
 			}
@@ -316,7 +321,7 @@ func (k *timedMap[K, UK, V]) empty() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	err = k.t.Each(*k.cur, 0, func(_ UK, v *state.Timed[V]) error {
+	err = k.t.Each(*k.cur, *k.ns, func(_ UK, v *state.Timed[V]) error {
 		if k.ttl.hidden(v.At, now) {
 			return nil
 		}

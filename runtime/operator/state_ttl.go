@@ -146,6 +146,7 @@ func (t *ttl) access(group uint16) (int64, error) {
 type timedValue[K comparable, V any] struct {
 	t   state.Table[K, state.Timed[V]]
 	cur *state.Key[K]
+	ns  *state.Namespace
 	ttl *ttl
 }
 
@@ -154,19 +155,19 @@ func (k *timedValue[K, V]) get() (v V, found bool, err error) {
 	if err != nil {
 		return v, false, err
 	}
-	x, found, err := k.t.Get(*k.cur, 0)
+	x, found, err := k.t.Get(*k.cur, *k.ns)
 	if err != nil || !found {
 		return v, false, err
 	}
 	if k.ttl.expired(x.At, now) {
 		k.ttl.gone.Add(1)
-		if err := k.t.Delete(*k.cur, 0); err != nil || k.ttl.Visibility == NeverReturnExpired {
+		if err := k.t.Delete(*k.cur, *k.ns); err != nil || k.ttl.Visibility == NeverReturnExpired {
 			return v, false, err
 		}
 		return x.V, true, nil
 	}
 	if k.ttl.UpdateType == OnReadAndWrite && x.At != now {
-		p, _, err := k.t.Ref(*k.cur, 0)
+		p, _, err := k.t.Ref(*k.cur, *k.ns)
 		if err != nil {
 			return v, false, err
 		}
@@ -180,7 +181,7 @@ func (k *timedValue[K, V]) put(v V) error {
 	if err != nil {
 		return err
 	}
-	return k.t.Put(*k.cur, 0, state.Timed[V]{At: now, V: v})
+	return k.t.Put(*k.cur, *k.ns, state.Timed[V]{At: now, V: v})
 }
 
 func (k *timedValue[K, V]) ref() (*V, bool, error) {
@@ -188,7 +189,7 @@ func (k *timedValue[K, V]) ref() (*V, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	p, found, err := k.t.Ref(*k.cur, 0)
+	p, found, err := k.t.Ref(*k.cur, *k.ns)
 	if err != nil {
 		return nil, false, err
 	}
@@ -203,7 +204,7 @@ func (k *timedValue[K, V]) clear() error {
 	if k.cur.Group == noKey {
 		return noCurrentKey()
 	}
-	return k.t.Delete(*k.cur, 0)
+	return k.t.Delete(*k.cur, *k.ns)
 }
 
 func (k *timedValue[K, V]) table() any { return tableKeys[K, state.Timed[V]]{k.t} }

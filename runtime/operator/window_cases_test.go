@@ -121,13 +121,31 @@ func TestWindowStateMistakes(t *testing.T) {
 		return WindowSpec[string, reading]{Assigner: tumbling(10, 0), Trigger: func() Trigger[reading] { return opening{NewNeverTrigger[reading](), f} }}
 	}
 	own := WindowSpec[string, reading]{Assigner: tumbling(10, 0)}
+	merging := func(f func(*WindowRuntimeContext[string]) error) error {
+		err := open(WindowSpec[string, reading]{Assigner: sessionsOf(10)}, f)
+		if err == nil || !strings.Contains(err.Error(), "per-window state is not possible with windows that merge") {
+			t.Errorf("got %v for windows that merge", err)
+		}
+		return err
+	}
 	for want, err := range map[string]error{
 		`state "x" is opened as WindowValueState[int64] at window_cases_test.go:`: open(own, func(rt *WindowRuntimeContext[string]) error {
 			return errors.Join(second(rt.WindowValueState[int64]("x")), second(rt.WindowValueState[string]("x")))
 		}),
 		`state "x", opened at window_cases_test.go:`: open(own, func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowValueState[func()]("x")) }),
-		`per-window state is not possible with windows that merge`: open(WindowSpec[string, reading]{Assigner: sessionsOf(10)},
-			func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowValueState[int64]("x")) }),
+		`state "v", opened at window_cases_test.go:`: merging(func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowValueState[int64]("v")) }),
+		`state "l", opened at window_cases_test.go:`: merging(func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowListState[int64]("l")) }),
+		`state "m", opened at window_cases_test.go:`: merging(func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowMapState[int64, int64]("m")) }),
+		`state "r", opened at window_cases_test.go:`: merging(func(rt *WindowRuntimeContext[string]) error {
+			return second(rt.WindowReducingState("r", func(a, b int64) int64 { return a + b }))
+		}),
+		`state "a", opened at window_cases_test.go:`: merging(func(rt *WindowRuntimeContext[string]) error {
+			return second(rt.WindowAggregatingState("a", averaging{}))
+		}),
+		`state "x" is opened as WindowListState[int64] at window_cases_test.go:`: open(own, func(rt *WindowRuntimeContext[string]) error {
+			return errors.Join(second(rt.WindowListState[int64]("x")), second(rt.WindowMapState[int64, int64]("x")))
+		}),
+		`the reduce function is nil`: open(own, func(rt *WindowRuntimeContext[string]) error { return second(rt.WindowReducingState[int64]("x", nil)) }),
 		`state "x" is opened as trigger state of string at window_cases_test.go:`: open(trigger(func(rt *TriggerRuntime) error {
 			return errors.Join(second(rt.ValueState[string]("x")), second(rt.ValueState[float64]("x")))
 		}), plain),

@@ -116,7 +116,8 @@ type windowUser[K comparable, C, R any] interface {
 	// stateful says that fire uses state, and that clear is to be called for each key of a window that is gone.
 	stateful() bool
 	clear(k state.Key[K], w Window) error
-	// forget removes the per-window state of all keys of a namespace.
+	// remove removes a key's per-window state of a namespace, forget that of all keys.
+	remove(k state.Key[K], ns state.Namespace) error
 	forget(ns state.Namespace) error
 	close() error
 }
@@ -149,11 +150,12 @@ func (u *emitFunc[K, C, R]) fire(k state.Key[K], w Window, c *C) (bool, error) {
 	return false, u.env.c.done(u.emit(k.Key, w, c, &u.env.c))
 }
 
-func (*emitFunc[K, C, R]) shares() bool                     { return mutableType[R]() }
-func (*emitFunc[K, C, R]) stateful() bool                   { return false }
-func (*emitFunc[K, C, R]) clear(state.Key[K], Window) error { return nil }
-func (*emitFunc[K, C, R]) forget(state.Namespace) error     { return nil }
-func (*emitFunc[K, C, R]) close() error                     { return nil }
+func (*emitFunc[K, C, R]) shares() bool                               { return mutableType[R]() }
+func (*emitFunc[K, C, R]) stateful() bool                             { return false }
+func (*emitFunc[K, C, R]) clear(state.Key[K], Window) error           { return nil }
+func (*emitFunc[K, C, R]) remove(state.Key[K], state.Namespace) error { return nil }
+func (*emitFunc[K, C, R]) forget(state.Namespace) error               { return nil }
+func (*emitFunc[K, C, R]) close() error                               { return nil }
 
 // ProcessWindowFunction is a user's function over the records of a window, or over the one value they were aggregated to. One instance
 // serves one subtask. Source: Flink ProcessWindowFunction.
@@ -165,63 +167,6 @@ type ProcessWindowFunction[K comparable, V, R any] interface {
 	// Clear runs when a window is gone. Its per-window state is removed afterwards, whatever Clear does.
 	Clear(ctx *WindowContext[K]) error
 	Close() error
-}
-
-// WindowRuntimeContext is what a window function gets in Open. The state that its RuntimeContext makes is the key's own, over all windows;
-// WindowValueState is one per key and window.
-type WindowRuntimeContext[K comparable] struct {
-	RuntimeContext[K]
-	u *windowState[K]
-}
-
-// WindowValueState opens the per-window state of this name: one value per key and window, removed with the window. It is not possible with
-// session windows, which merge. Source: Flink ProcessWindowFunction.Context.windowState.
-func (r *WindowRuntimeContext[K]) WindowValueState[V any](name string) (WindowValueState[V], error) {
-	if r.u.merging {
-		return WindowValueState[V]{}, lasting("state %q, opened at %s: per-window state is not possible with windows that merge; use the key's state", name, userSite())
-	}
-	codec, err := serde.ForBoxed[V]()
-	if err != nil {
-		return WindowValueState[V]{}, lasting("state %q, opened at %s: value: %w", name, userSite(), err)
-	}
-	if err := r.ctx.claim(name, "WindowValueState["+typeName[V]()+"]", ofWindow, nil); err != nil {
-		return WindowValueState[V]{}, err
-	}
-	t, err := openBoxes(r.ctx, "window-user-"+name, r.u.codec, codec)
-	if err != nil {
-		return WindowValueState[V]{}, err
-	}
-	r.u.drop = append(r.u.drop, t.DropNamespace)
-	r.u.remove = append(r.u.remove, t.Delete)
-	return WindowValueState[V]{&perWindow[V]{&keyBoxes[K]{t, &r.u.cur}, codec, &r.u.ns}}, nil
-}
-
-// WindowValueState is one value per key and window.
-type WindowValueState[V any] struct{ s windowValue[V] }
-
-type windowValue[V any] interface {
-	get() (V, bool, error)
-	put(V) error
-	clear() error
-}
-
-// Value returns the current key's and window's value; found is false when there is none.
-func (s WindowValueState[V]) Value() (v V, found bool, err error) { return s.s.get() }
-
-// Update sets the value.
-func (s WindowValueState[V]) Update(v V) error { return s.s.put(v) }
-
-// Clear removes the value.
-func (s WindowValueState[V]) Clear() error { return s.s.clear() }
-
-// windowState is the current key and window of a window function, with the tables of its per-window state.
-type windowState[K comparable] struct {
-	codec   serde.Codec[K]
-	merging bool
-	cur     state.Key[K]
-	ns      state.Namespace
-	drop    []func(state.Namespace) error
-	remove  []func(state.Key[K], state.Namespace) error
 }
 
 // WindowContext is what a window function gets with each call. Its Timestamp is the window's last millisecond, which is the event time of
@@ -249,7 +194,7 @@ type processUser[K comparable, V, C, R any] struct {
 
 func (u *processUser[K, V, C, R]) open(e *windowEnv[K, R]) error {
 	u.env = e
-	u.ws.codec, u.ws.merging = e.codec, e.merging
+	u.ws.merging = e.merging
 	u.wc.ProcessContext = ProcessContext{&e.c.emission, MinWatermark}
 	u.wc.cur = &u.ws.cur
 	u.ws.cur.Group = noKey
@@ -276,11 +221,12 @@ func (u *processUser[K, V, C, R]) stateful() bool { return true }
 
 func (u *processUser[K, V, C, R]) clear(k state.Key[K], w Window) error {
 	u.enter(k, w)
-	if err := u.env.c.done(u.fn.Clear(&u.wc)); err != nil {
-		return err
-	}
+	return u.env.c.done(u.fn.Clear(&u.wc))
+}
+
+func (u *processUser[K, V, C, R]) remove(k state.Key[K], ns state.Namespace) error {
 	for _, remove := range u.ws.remove {
-		if err := remove(k, u.ws.ns); err != nil {
+		if err := remove(k, ns); err != nil {
 			return err
 		}
 	}

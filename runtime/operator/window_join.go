@@ -165,8 +165,9 @@ func (u *coUser[K, A, B, R]) fire(k state.Key[K], w Window, c *bothSides[A, B]) 
 	return false, u.env.c.done(u.fn(&u.wc, c, &u.env.c))
 }
 
-func (*coUser[K, A, B, R]) shares() bool                     { return mutableType[A]() || mutableType[B]() }
-func (*coUser[K, A, B, R]) stateful() bool                   { return false }
-func (*coUser[K, A, B, R]) clear(state.Key[K], Window) error { return nil }
-func (*coUser[K, A, B, R]) forget(state.Namespace) error     { return nil }
-func (*coUser[K, A, B, R]) close() error                     { return nil }
+func (*coUser[K, A, B, R]) shares() bool                               { return mutableType[A]() || mutableType[B]() }
+func (*coUser[K, A, B, R]) stateful() bool                             { return false }
+func (*coUser[K, A, B, R]) clear(state.Key[K], Window) error           { return nil }
+func (*coUser[K, A, B, R]) forget(state.Namespace) error               { return nil }
+func (*coUser[K, A, B, R]) remove(state.Key[K], state.Namespace) error { return nil }
+func (*coUser[K, A, B, R]) close() error                               { return nil }

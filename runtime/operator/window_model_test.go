@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -14,52 +15,107 @@ var (
 	lateTag = OutputTag[reading]{ID: "late"}
 )
 
-// windowProbe is a process function with both kinds of state and a side output. V is reading, or sumCount after an aggregation.
+// windowProbe is a process function with a state of the key, all kinds of per-window state, and a side output. V is reading, or sumCount after an
+// aggregation.
 type windowProbe[V any] struct {
 	c      *refConfig
 	values func(iter.Seq[V]) (values []int64, sum int64)
-	window WindowValueState[int64]
+	window ValueState[int64]
+	list   ListState[int64]
+	counts MapState[int64, int64]
+	most   ReducingState[int64]
+	mean   AggregatingState[int64, float64]
 	key    ValueState[int64]
 }
+
+type windowMean struct{ Sum, N int64 }
+
+type averaging struct{}
+
+func (averaging) Create() windowMean          { return windowMean{} }
+func (averaging) Add(a *windowMean, v int64)  { a.Sum, a.N = a.Sum+v, a.N+1 }
+func (averaging) Result(a windowMean) float64 { return float64(a.Sum) / float64(a.N) }
 
 func (p *windowProbe[V]) Open(rt *WindowRuntimeContext[string]) (err error) {
 	if p.key, err = rt.ValueState[int64]("fired"); err != nil {
 		return err
 	}
-	p.window, err = rt.WindowValueState[int64]("fired")
-	if p.c.assigner.Kind == SessionWindows {
+	var errs [5]error
+	p.window, errs[0] = rt.WindowValueState[int64]("fired")
+	p.list, errs[1] = rt.WindowListState[int64]("list")
+	p.counts, errs[2] = rt.WindowMapState[int64, int64]("counts")
+	p.most, errs[3] = rt.WindowReducingState("most", func(a, b int64) int64 { return max(a, b) })
+	p.mean, errs[4] = rt.WindowAggregatingState("mean", averaging{})
+	if p.c.assigner.Kind != SessionWindows {
+		return errors.Join(errs[:]...)
+	}
+	for _, err := range errs {
 		if err == nil {
 			return fmt.Errorf("per-window state of windows that merge")
 		}
-		return nil
 	}
-	return err
+	return nil
+}
+
+// keep changes the per-window states by a firing's sum, and returns what they have: what keptOf does with plain values.
+func (p *windowProbe[V]) keep(sum int64) (string, error) {
+	if p.c.assigner.Kind == SessionWindows {
+		return "", nil
+	}
+	n, _, err := p.window.Value()
+	if err = errors.Join(err, p.window.Update(n+1), p.list.Add(sum), p.most.Add(sum), p.mean.Add(sum)); err != nil {
+		return "", err
+	}
+	if sum%3 == 1 {
+		err = p.list.Update([]int64{n, sum})
+	}
+	at := sum & 3
+	m, _, gerr := p.counts.Get(at)
+	if err = errors.Join(err, gerr, p.counts.Put(at, m+1), p.counts.Remove((sum+n)&3)); err != nil {
+		return "", err
+	}
+	switch sum % 7 {
+	case 2:
+		err = p.counts.Clear()
+	case 3:
+		err = p.most.Clear()
+	case 4:
+		err = p.mean.Clear()
+	case 5:
+		err = p.list.Clear()
+	}
+	all := map[int64]int64{}
+	list, lerr := p.list.Get()
+	most, _, merr := p.most.Get()
+	mean, _, aerr := p.mean.Get()
+	err = errors.Join(err, lerr, merr, aerr, p.counts.ForEach(func(k, v int64) error { all[k] = v; return nil }))
+	return fmt.Sprint(n+1, list, all, most, mean), err
 }
 
 func (p *windowProbe[V]) Process(ctx *WindowContext[string], elements iter.Seq[V], out *Collector[string]) error {
 	values, sum := p.values(elements)
 	k, _, err := p.key.Value()
-	if err == nil {
-		err = p.key.Update(k + 1)
+	if err = errors.Join(err, p.key.Update(k+1)); err != nil {
+		return err
 	}
-	n := int64(0)
-	if err == nil && p.c.assigner.Kind != SessionWindows {
-		if n, _, err = p.window.Value(); err == nil {
-			err = p.window.Update(n + 1)
-		}
-	}
+	kept, err := p.keep(sum)
 	if err != nil {
 		return err
 	}
-	out.Collect(result(ctx.Key(), ctx.w, values, p.c.shown(n+1), p.c.shownKey(k+1)))
+	out.Collect(result(ctx.Key(), ctx.w, values, kept, p.c.shownKey(k+1)))
 	if sum%2 != 0 {
 		ctx.Output(oddTag, fmt.Sprint(ctx.Key(), sum))
 	}
 	return nil
 }
 
-func (p *windowProbe[V]) Clear(ctx *WindowContext[string]) error { return nil }
-func (p *windowProbe[V]) Close() error                           { return nil }
+// Clear leaves something in each state.
+func (p *windowProbe[V]) Clear(*WindowContext[string]) error {
+	_, err := p.keep(7)
+	return err
+}
+
+func (p *windowProbe[V]) Close() error { return nil }
 
 // specOf is the configuration over records of T, each of which stands for a reading.
 func specOf[T any](c *refConfig, key KeySelector[string, T], of func(T) reading) WindowSpec[string, T] {
@@ -356,6 +412,13 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 		}
 		m.out, m.odd = nil, nil
 	}
+	kept := func(before string) {
+		want := m.kept()
+		got := h.entries(windowPrefix + "fired")
+		if !slices.Equal(got, want) {
+			rt.Fatalf("%+v\nbefore %s: windows with state\n got %q\nwant %q", c, before, got, want)
+		}
+	}
 	mark, now := int64(-1000), int64(0)
 	h.advance(now)
 	m.advance(now)
@@ -373,7 +436,12 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 			check(fmt.Sprint("processing time ", now))
 		case 3:
 			h.f = rapid.SampledFrom(programs).Draw(rt, "program")
-			h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), rapid.Bool().Draw(rt, "canonical"))
+			canonical := rapid.Bool().Draw(rt, "canonical")
+			if canonical {
+				kept("a restart")
+				h.conf["state.backend.type"] = rapid.SampledFrom([]string{backend, backend, "hashmap", "pebble"}).Draw(rt, "next backend")
+			}
+			h.restart(rapid.IntRange(1, 4).Draw(rt, "to"), canonical)
 			m.restarted = true
 			check("restart")
 			if rapid.Bool().Draw(rt, "watermark again") {
@@ -396,4 +464,13 @@ func checkWindows(t *testing.T, rt *rapid.T, class string, plain, joins bool) {
 	h.watermark(MaxWatermark)
 	m.watermark(MaxWatermark)
 	check("the end")
+	kept("the end")
+	if c.assigner.Kind == GlobalWindows {
+		return
+	}
+	for _, name := range []string{"list", "counts", "most", "mean"} {
+		if left := h.entries(windowPrefix + name); len(left) > 0 {
+			rt.Fatalf("%+v\n%s of windows that are gone: %q", c, name, left)
+		}
+	}
 }

@@ -599,6 +599,9 @@ func (o *windowOp[K, T, C, R]) remove(w Window) error {
 		if err := o.user.clear(o.cur, w); err != nil {
 			return err
 		}
+		if err := o.user.remove(o.cur, o.ns); err != nil {
+			return o.failed(err)
+		}
 	}
 	if o.table != nil {
 		return nil

@@ -70,7 +70,48 @@ type refWindow struct {
 	next        int64
 	hasNext     bool
 	last        *reading
-	fired       int64 // per-window state
+	kept        refKept
+}
+
+// refKept is per-window state: what was added since it was cleared, as a whole.
+type refKept struct {
+	fired            int64
+	list, most, mean []int64
+	counts           map[int64]int64
+}
+
+// keep is windowProbe.keep.
+func (x *refKept) keep(sum int64) string {
+	n := x.fired
+	x.fired++
+	x.list, x.most, x.mean = append(x.list, sum), append(x.most, sum), append(x.mean, sum)
+	if sum%3 == 1 {
+		x.list = []int64{n, sum}
+	}
+	if x.counts == nil {
+		x.counts = map[int64]int64{}
+	}
+	x.counts[sum&3]++
+	delete(x.counts, (sum+n)&3)
+	switch sum % 7 {
+	case 2:
+		x.counts = nil
+	case 3:
+		x.most = nil
+	case 4:
+		x.mean = nil
+	case 5:
+		x.list = nil
+	}
+	most, mean, total := int64(0), 0.0, int64(0)
+	for _, v := range x.mean {
+		total += v
+		mean = float64(total) / float64(len(x.mean))
+	}
+	if len(x.most) > 0 {
+		most = slices.Max(x.most)
+	}
+	return fmt.Sprint(x.fired, x.list, x.counts, most, mean)
 }
 
 type refKey struct {
@@ -321,10 +362,10 @@ func (m *reference) evict(v []TimestampedValue[reading]) []TimestampedValue[read
 	return out
 }
 
-// result is what all function kinds emit, as text.
-func result(key string, w Window, values []int64, windowFired, keyFired int64) string {
+// result is what process functions emit, as text.
+func result(key string, w Window, values []int64, kept string, keyFired int64) string {
 	slices.Sort(values)
-	return fmt.Sprint(key, w, values, windowFired, keyFired)
+	return fmt.Sprint(key, w, values, kept, " ", keyFired)
 }
 
 // grouped is what a coGroup emits, as text.
@@ -370,21 +411,34 @@ func (m *reference) emit(k *refKey, x *refWindow, key string, elems []Timestampe
 		if m.fn == aggregateProcessFn {
 			values = []int64{sum, n}
 		}
-		x.fired++
 		k.fired++
-		m.out = append(m.out, result(key, x.w, values, m.shown(x.fired), m.shownKey(k.fired))+at)
+		kept := ""
+		if m.assigner.Kind != SessionWindows {
+			kept = x.kept.keep(sum)
+		}
+		m.out = append(m.out, result(key, x.w, values, kept, m.shownKey(k.fired))+at)
 		if sum%2 != 0 {
 			m.odd = append(m.odd, fmt.Sprint(key, sum))
 		}
 	}
 }
 
-// shown is the per-window state where it exists.
-func (c *refConfig) shown(n int64) int64 {
-	if c.assigner.Kind == SessionWindows {
-		return 0
+// kept are the windows with per-window state, as harness.entries has them.
+func (m *reference) kept() (all []string) {
+	for key, k := range m.keys {
+		for _, x := range k.windows {
+			if x.kept.fired == 0 {
+				continue
+			}
+			start := x.w.Start
+			if m.assigner.Kind == GlobalWindows {
+				start = 0
+			}
+			all = append(all, fmt.Sprint(key, " ", start))
+		}
 	}
-	return n
+	slices.Sort(all)
+	return all
 }
 
 // shownKey is the key's state where the order of its firings is one only.

@@ -53,7 +53,9 @@ type triggerOps interface {
 
 // mergeable is state of the current key and window that can be moved between windows.
 type mergeable[V any] interface {
-	windowValue[V]
+	get() (V, bool, error)
+	put(V) error
+	clear() error
 	// of returns another window's value of the current key.
 	of(ns state.Namespace) (V, bool, error)
 }

@@ -45,7 +45,7 @@ func (seenWriter) Snapshot(int64) ([][]byte, error)  { return nil, nil }
 func (seenWriter) Close() error                      { return nil }
 
 // steadyKinds are the operators whose results do not depend on the order of records that are not late.
-var steadyKinds = []string{"map", "filter", "flatmap", "copies", "split", "cache", "union", "comap", "async", "asyncordered", "tumbling", "sliding", "session",
+var steadyKinds = []string{"map", "filter", "flatmap", "copies", "split", "cache", "union", "comap", "async", "asyncordered", "tumbling", "sliding", "session", "keepwindow",
 	"windowjoin", "cogroup", "intervaljoin", "count"}
 
 // clustered is a drawn program on a cluster, over two generated inputs.

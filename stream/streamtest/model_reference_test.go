@@ -3,6 +3,7 @@ package streamtest_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -105,6 +106,59 @@ func (r *recent) ProcessElement(_ *stream.KeyedContext[string], e ev, out *strea
 	return r.list.Update(l)
 }
 
+// keeper keeps what its windows emitted in per-window state of all kinds, and emits a number made of all of it.
+type keeper struct {
+	value stream.ValueState[int64]
+	list  stream.ListState[int64]
+	seen  stream.MapState[int64, int64]
+	most  stream.ReducingState[int64]
+	mean  stream.AggregatingState[int64, int64]
+}
+
+type tally struct{ Sum, N int64 }
+
+type meanOf struct{}
+
+func (meanOf) Create() tally         { return tally{} }
+func (meanOf) Add(a *tally, v int64) { a.Sum, a.N = a.Sum+v, a.N+1 }
+func (meanOf) Result(a tally) int64  { return a.Sum / a.N }
+
+func (k *keeper) Open(rt *stream.WindowRuntimeContext[string]) (err error) {
+	var errs [5]error
+	k.value, errs[0] = rt.WindowValueState[int64]("value")
+	k.list, errs[1] = rt.WindowListState[int64]("list")
+	k.seen, errs[2] = rt.WindowMapState[int64, int64]("seen")
+	k.most, errs[3] = rt.WindowReducingState("most", func(a, b int64) int64 { return max(a, b) })
+	k.mean, errs[4] = rt.WindowAggregatingState("mean", meanOf{})
+	return errors.Join(errs[:]...)
+}
+
+func (k *keeper) Process(ctx *stream.WindowContext[string], sums iter.Seq[ev], out *stream.Collector[ev]) error {
+	for e := range sums {
+		n, _, err := k.value.Value()
+		seen, _, serr := k.seen.Get(e.V % 3)
+		if err = errors.Join(err, serr, k.value.Update(n+1), k.seen.Put(e.V%3, seen+1), k.list.Add(e.V), k.most.Add(e.V), k.mean.Add(e.V)); err != nil {
+			return err
+		}
+		list, err := k.list.Get()
+		most, _, merr := k.most.Get()
+		mean, _, aerr := k.mean.Get()
+		if err = errors.Join(err, merr, aerr); err != nil {
+			return err
+		}
+		out.Collect(ev{ctx.Key(), keptOf(n+1, seen+1, list[0], most, mean)})
+	}
+	return nil
+}
+
+func (k *keeper) Clear(*stream.WindowContext[string]) error { return nil }
+func (k *keeper) Close() error                              { return nil }
+
+// keptOf is the number: of firings, those with the same rest of the sum, the first sum, the greatest and the mean.
+func keptOf(n, same, first, most, mean int64) int64 {
+	return n + 10*same + 100*first + 1_000_000*most + 10_000_000_000*mean
+}
+
 var ruleOf = stream.NewMapStateDescriptor[string, int64]("rules")
 
 // ruled adds the rule of the record's key.
@@ -202,8 +256,9 @@ type plainOp struct {
 	marks []int64 // by input
 	mark  int64
 
-	rows    [2][]timed       // windows, joins: all that was not late
-	fired   map[string]int64 // windows: what was emitted, by key and window
+	rows    [2][]timed         // windows, joins: all that was not late
+	fired   map[string]int64   // windows: what was emitted, by key and window
+	kept    map[string][]int64 // and all of it
 	sums    map[string]int64
 	event   map[string]map[int64]bool // timers, by key
 	proc    map[string]map[int64]bool
@@ -225,7 +280,7 @@ func newModel(ops []opSpec) *model {
 	m := &model{rules: map[string]int64{}, streams: []*flow{{name: "in0"}, {name: "in1"}}}
 	for i, spec := range ops {
 		o := &plainOp{opSpec: spec, m: m, mark: noTime, sums: map[string]int64{}, event: map[string]map[int64]bool{}, proc: map[string]map[int64]bool{},
-			lists: map[string][]int64{}, session: map[string][]*plainSession{}, fired: map[string]int64{}}
+			lists: map[string][]int64{}, session: map[string][]*plainSession{}, fired: map[string]int64{}, kept: map[string][]int64{}}
 		for n, s := range spec.In {
 			o.marks = append(o.marks, noTime)
 			m.streams[s].readers = append(m.streams[s].readers, port{o, n})
@@ -310,7 +365,7 @@ func (o *plainOp) record(input int, e ev, ts int64) {
 	case "clock":
 		o.sums[e.Key] += e.V
 		arm(o.proc, e.Key, o.m.now+o.N+e.V&3)
-	case "tumbling", "sliding":
+	case "tumbling", "sliding", "keepwindow":
 		o.window(e, ts)
 	case "session":
 		o.sessions(e, ts)
@@ -369,7 +424,7 @@ func (o *plainOp) windows(ts int64) (out []bounds) {
 	switch o.Kind {
 	case "tumbling":
 		offset = o.M % o.N
-	case "sliding", "windowjoin":
+	case "sliding", "keepwindow", "windowjoin":
 		slide = o.M
 	}
 	for start := offset - 100*slide; start <= ts; start += slide {
@@ -400,7 +455,7 @@ func (o *plainOp) window(e ev, ts int64) {
 		k := fmt.Sprint(e.Key, w)
 		o.fired[k] += e.V
 		if w.end-1 <= o.mark {
-			o.emit(ev{e.Key, o.fired[k]}, w.end-1)
+			o.emit(ev{e.Key, o.windowResult(k)}, w.end-1)
 		} else {
 			arm(o.event, fmt.Sprint(w.start, " ", w.end, " ", e.Key), w.end-1)
 		}
@@ -408,6 +463,23 @@ func (o *plainOp) window(e ev, ts int64) {
 	if skipped && o.mark != noTime && ts+o.Late <= o.mark {
 		o.out[1].record(e, ts)
 	}
+}
+
+// windowResult is what a key's window emits now.
+func (o *plainOp) windowResult(k string) int64 {
+	sum := o.fired[k]
+	if o.Kind != "keepwindow" {
+		return sum
+	}
+	all := append(o.kept[k], sum)
+	o.kept[k] = all
+	same, total := int64(0), int64(0)
+	for _, v := range all {
+		if total += v; v%3 == sum%3 {
+			same++
+		}
+	}
+	return keptOf(int64(len(all)), same, all[0], slices.Max(all), total/int64(len(all)))
 }
 
 func (o *plainOp) sessions(e ev, ts int64) {
@@ -441,7 +513,7 @@ func (o *plainOp) watermark(input int, ts int64) {
 	switch o.Kind {
 	case "timers", "cotimers":
 		o.fire(o.event, o.mark, true)
-	case "tumbling", "sliding":
+	case "tumbling", "sliding", "keepwindow":
 		for k, set := range o.event {
 			for at := range set {
 				if at <= o.mark {
@@ -451,7 +523,7 @@ func (o *plainOp) watermark(input int, ts int64) {
 					if _, err := fmt.Sscan(k, &start, &end, &key); err != nil {
 						panic(err)
 					}
-					o.emit(ev{key, o.fired[fmt.Sprint(key, bounds{start, end})]}, at)
+					o.emit(ev{key, o.windowResult(fmt.Sprint(key, bounds{start, end}))}, at)
 				}
 			}
 		}

@@ -42,7 +42,7 @@ func (o opSpec) String() string {
 // outputsOf is how many streams an operator emits.
 func (o opSpec) outputs() int {
 	switch o.Kind {
-	case "split", "tumbling", "sliding", "session":
+	case "split", "tumbling", "sliding", "session", "keepwindow":
 		return 2
 	case "windowjoin", "cogroup", "intervaljoin":
 		return 3
@@ -96,7 +96,7 @@ func drawProgram(t *rapid.T, kinds []string) []opSpec {
 			s := all[o.In[0]]
 			s.several, s.delayed = true, true
 			out = []traits{s}
-		case "tumbling", "sliding", "session":
+		case "tumbling", "sliding", "session", "keepwindow":
 			ok := any
 			if o.Kind == "session" || rapid.Bool().Draw(t, "lateness allowed") {
 				ok = ordered
@@ -141,8 +141,8 @@ func drawProgram(t *rapid.T, kinds []string) []opSpec {
 }
 
 var (
-	opKinds = []string{"map", "filter", "flatmap", "copies", "split", "cache", "union", "comap", "async", "asyncordered", "tumbling", "sliding", "session", "windowjoin",
-		"cogroup", "intervaljoin", "timers", "cotimers", "rolling", "lists", "count", "clock", "rules", "keyedrules"}
+	opKinds = []string{"map", "filter", "flatmap", "copies", "split", "cache", "union", "comap", "async", "asyncordered", "tumbling", "sliding", "session", "keepwindow",
+		"windowjoin", "cogroup", "intervaljoin", "timers", "cotimers", "rolling", "lists", "count", "clock", "rules", "keyedrules"}
 	parts = []string{"", "", "rebalance", "rescale", "shuffle", "global", "custom"}
 )
 
@@ -266,6 +266,9 @@ func (w *whole) operator(i int, o opSpec, all []stream.DataStream[ev], rules str
 		return windowed(stream.SlidingEventTime(dur(o.N), dur(o.M)))
 	case "session":
 		return windowed(stream.EventTimeSession(dur(o.N)))
+	case "keepwindow":
+		return key.Window(stream.SlidingEventTime(dur(o.N), dur(o.M))).AllowedLateness(dur(o.Late)).SideOutputLateData(side(1)).
+			ReduceProcess(sum, func() stream.ProcessWindowFunction[string, ev, ev] { return &keeper{} })
 	case "windowjoin":
 		return in.Join(second).Where(evKey).EqualTo(evKey).Window(stream.SlidingEventTime(dur(o.N), dur(o.M))).
 			SideOutputLeftLateData(side(1)).SideOutputRightLateData(side(2)).Apply(sum)

@@ -19,13 +19,29 @@ type KeyState[K comparable] struct {
 	j        *engine
 	operator string
 	key      K
+	window   *time.Time // start of the window whose states these are; nil: the key's own
 }
 
-// Key is the state of one key of the keyed process function with this UID or name.
+// Key is the state of one key of the keyed process function, or of the window function, with this UID or name.
 func Key[K comparable](j *Job, operator string, key K) *KeyState[K] { return keyOf(j.e, operator, key) }
 
 func keyOf[K comparable](j *engine, operator string, key K) *KeyState[K] {
-	return &KeyState[K]{j, operator, key}
+	return &KeyState[K]{j: j, operator: operator, key: key}
+}
+
+// Window is the per-window state of the key, of the window that begins at start (the Start of WindowContext.Window).
+func (k *KeyState[K]) Window(start time.Time) *KeyState[K] {
+	w := *k
+	w.window = &start
+	return &w
+}
+
+// states opens states for a look.
+func (k *KeyState[K]) states(p *operator.Inspector[K]) *operator.RuntimeContext[K] {
+	if k.window != nil {
+		return p.Window(k.window.UnixMilli())
+	}
+	return p.RuntimeContext
 }
 
 type probeID struct {
@@ -68,7 +84,7 @@ func (k *KeyState[K]) probe() (*operator.Inspector[K], *subtask, int) {
 
 func (k *KeyState[K]) options(p *operator.Inspector[K], name string) []stream.StateOption {
 	k.j.t.Helper()
-	o, err := p.Options(name)
+	o, err := p.Options(name, k.window != nil)
 	k.check(name, err)
 	return o
 }
@@ -84,7 +100,7 @@ func (k *KeyState[K]) check(name string, err error) {
 func (k *KeyState[K]) Value[V any](name string) (v V, found bool) {
 	k.j.t.Helper()
 	p, _, _ := k.probe()
-	s, err := p.ValueState[V](name, k.options(p, name)...)
+	s, err := k.states(p).ValueState[V](name, k.options(p, name)...)
 	k.check(name, err)
 	v, found, err = s.Value()
 	k.check(name, err)
@@ -95,7 +111,7 @@ func (k *KeyState[K]) Value[V any](name string) (v V, found bool) {
 func (k *KeyState[K]) Reducing[V any](name string) (v V, found bool) {
 	k.j.t.Helper()
 	p, _, _ := k.probe()
-	s, err := p.ReducingState[V](name, nil, k.options(p, name)...)
+	s, err := k.states(p).ReducingState(name, func(V, V) (v V) { return v }, k.options(p, name)...)
 	k.check(name, err)
 	v, found, err = s.Get()
 	k.check(name, err)
@@ -106,7 +122,7 @@ func (k *KeyState[K]) Reducing[V any](name string) (v V, found bool) {
 func (k *KeyState[K]) Aggregating[T, A, R any](name string, agg stream.StateAggregator[T, A, R]) (r R, found bool) {
 	k.j.t.Helper()
 	p, _, _ := k.probe()
-	s, err := p.AggregatingState(name, agg, k.options(p, name)...)
+	s, err := k.states(p).AggregatingState(name, agg, k.options(p, name)...)
 	k.check(name, err)
 	r, found, err = s.Get()
 	k.check(name, err)
@@ -117,7 +133,7 @@ func (k *KeyState[K]) Aggregating[T, A, R any](name string, agg stream.StateAggr
 func (k *KeyState[K]) List[V any](name string) []V {
 	k.j.t.Helper()
 	p, _, _ := k.probe()
-	s, err := p.ListState[V](name, k.options(p, name)...)
+	s, err := k.states(p).ListState[V](name, k.options(p, name)...)
 	k.check(name, err)
 	vs, err := s.Get()
 	k.check(name, err)
@@ -128,7 +144,7 @@ func (k *KeyState[K]) List[V any](name string) []V {
 func (k *KeyState[K]) Map[UK comparable, V any](name string) map[UK]V {
 	k.j.t.Helper()
 	p, _, _ := k.probe()
-	s, err := p.MapState[UK, V](name, k.options(p, name)...)
+	s, err := k.states(p).MapState[UK, V](name, k.options(p, name)...)
 	k.check(name, err)
 	out := map[UK]V{}
 	k.check(name, s.ForEach(func(uk UK, v V) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -261,6 +262,73 @@ func TestWindowsOfAPiece(t *testing.T) {
 	h.End()
 	if r := h.Out.Records(); len(r) != 1 || r[0].Value != (event{"a", 4}) || !r[0].At.Equal(at(120).Add(-time.Millisecond)) {
 		t.Errorf("the last window: %v", r)
+	}
+}
+
+// reported keeps what its windows emitted, by window, and the number of all windows of the key.
+type reported struct {
+	stream.PlainWindow[string]
+	sums stream.ListState[int64]
+	ends stream.MapState[int64, bool]
+	most stream.ReducingState[int64]
+	all  stream.ValueState[int64]
+}
+
+func (f *reported) Open(rt *stream.WindowRuntimeContext[string]) (err error) {
+	var errs [4]error
+	f.sums, errs[0] = rt.WindowListState[int64]("sums")
+	f.ends, errs[1] = rt.WindowMapState[int64, bool]("ends")
+	f.most, errs[2] = rt.WindowReducingState("most", func(a, b int64) int64 { return max(a, b) })
+	f.all, errs[3] = rt.ValueState[int64]("all")
+	return errors.Join(errs[:]...)
+}
+
+func (f *reported) Process(ctx *stream.WindowContext[string], sums iter.Seq[event], out *stream.Collector[event]) error {
+	n, _, err := f.all.Value()
+	for e := range sums {
+		err = errors.Join(err, f.sums.Add(e.N), f.most.Add(e.N), f.ends.Put(e.N, true), f.all.Update(n+1))
+		out.Collect(e)
+	}
+	return err
+}
+
+// The harness shows the state of each window, until it is gone.
+func TestPerWindowStateOfAPiece(t *testing.T) {
+	for _, backend := range []string{"hashmap", "pebble"} {
+		h := streamtest.New(t, func(in stream.DataStream[event]) stream.SingleOutputStreamOperator[event] {
+			return in.KeyBy(keyOf).Window(stream.TumblingEventTime(time.Minute)).AllowedLateness(time.Minute).
+				ReduceProcess(func(a, b event) event { return event{a.Key, a.N + b.N} },
+					func() stream.ProcessWindowFunction[string, event, event] { return &reported{} }).UID("totals")
+		}, streamtest.Parallelism(2), streamtest.Backend(backend))
+		at := func(s int) time.Time { return streamtest.At(time.Duration(s) * time.Second) }
+		key := streamtest.Key(h.Job, "totals", "a")
+		first, second := key.Window(at(0)), key.Window(at(60))
+		h.PushAt(at(1), event{"a", 5})
+		h.Watermark(at(60))
+		h.PushAt(at(2), event{"a", -3})
+		h.PushAt(at(61), event{"a", 4})
+		h.Watermark(at(119))
+		h.Expect(event{"a", 5}, event{"a", 2})
+		if got := first.List[int64]("sums"); !slices.Equal(got, []int64{5, 2}) {
+			t.Errorf("sums of the first window: %v", got)
+		}
+		if most, found := first.Reducing[int64]("most"); most != 5 || !found {
+			t.Errorf("most of the first window: %v %v", most, found)
+		}
+		if got := first.Map[int64, bool]("ends"); len(got) != 2 || len(second.Map[int64, bool]("ends")) != 0 {
+			t.Errorf("ends of the first window: %v", got)
+		}
+		h.Watermark(at(120))
+		h.Expect(event{"a", 4})
+		if got := len(first.List[int64]("sums")) + len(first.Map[int64, bool]("ends")); got != 0 {
+			t.Errorf("the first window is gone and has %d entries", got)
+		}
+		if got := second.List[int64]("sums"); !slices.Equal(got, []int64{4}) {
+			t.Errorf("sums of the second window: %v", got)
+		}
+		if n, _ := key.Value[int64]("all"); n != 3 {
+			t.Errorf("all windows: %d", n)
+		}
 	}
 }
 

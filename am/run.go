@@ -32,7 +32,7 @@ func (m *master) run(parent context.Context) error {
 	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: func(ctx context.Context, a dispatcher.Artifact) (string, error) {
 		return fetch(ctx, m.files, container.File{Name: a.Name, URI: a.URI, SHA256: a.SHA256, Size: a.Size}, work)
 	}}
-	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch,
+	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Owner: m.rm.Attempt().App.String(),
 		CancelTimeout: config.CancellationTimeout.Value(m.app.Config), Logger: m.log})
 	defer d.Close()
 	stop := m.serve(d)

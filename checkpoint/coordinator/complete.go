@@ -262,6 +262,11 @@ func (c *Coordinator) drop(r *Completed, d *Discard) {
 	// A claimed directory that the user named: only what the checkpoint consists of.
 	d.Files = append(d.Files, r.exclusive...)
 	d.Files = append(d.Files, r.Dir+"/"+storage.MetadataName)
+	for _, m := range c.cfg.Marks {
+		if strings.HasPrefix(m, r.Dir+"/") {
+			d.Files = append(d.Files, m)
+		}
+	}
 	d.EmptyDirs = append(d.EmptyDirs, r.Dir)
 }
 
@@ -340,8 +345,12 @@ func (c *Coordinator) jobEnded(st EndState) {
 	}
 	if keep && len(c.retained) > 0 {
 		c.sweep()
+		d := Discard{Reason: "the job has ended", Files: c.cfg.Marks}
 		if !slices.ContainsFunc(c.retained, func(r *Completed) bool { return c.own(r.Dir) }) { // it started from elsewhere, and took none itself
-			c.emit(Discard{Reason: "the job has ended", EmptyDirs: []string{storage.SharedDir(c.cfg.Dir), c.cfg.Dir}})
+			d.EmptyDirs = []string{storage.SharedDir(c.cfg.Dir), c.cfg.Dir}
+		}
+		if len(d.Files)+len(d.EmptyDirs) > 0 {
+			c.emit(d)
 		}
 		return
 	}
@@ -352,6 +361,6 @@ func (c *Coordinator) jobEnded(st EndState) {
 	}
 	c.retained = nil
 	d.Dirs = append(slices.DeleteFunc(d.Dirs, c.own), c.cfg.Dir)
-	d.Files = slices.DeleteFunc(d.Files, func(f string) bool { return strings.HasPrefix(f, c.cfg.Dir+"/") })
+	d.Files = slices.DeleteFunc(append(d.Files, c.cfg.Marks...), func(f string) bool { return strings.HasPrefix(f, c.cfg.Dir+"/") })
 	c.emit(d)
 }

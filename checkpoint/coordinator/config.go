@@ -50,6 +50,10 @@ type Config struct {
 	// alone, since it may still be mended.
 	Spare int64
 
+	// Marks are the files (URIs) that say whose folders the job's and those that it has claimed are (storage.Storage.Own). They go last when
+	// the job has ended for good.
+	Marks []string
+
 	// Existing are the completed checkpoints to go on with, oldest first; the last one is what the job is restored from. With
 	// Retained above 1, storage.Storage.Completed finds the older ones; what is not listed here is swept.
 	Existing []Completed

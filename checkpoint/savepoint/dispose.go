@@ -19,7 +19,7 @@ var ErrNotSavepoint = errors.New("it is a checkpoint, whose files others of its 
 // Dispose removes the savepoint at uri (directory or _metadata file): first _metadata, so that nobody starts from a part of it, then the files
 // that it names in its directory, then the directory. What else is in the directory stays, and is the error *LeftError.
 //
-// Errors besides: those of storage.ReadMetadata; ErrNotSavepoint; those of the file system, after which Dispose can be called again only
+// Errors besides: those of storage.ReadMetadata; ErrNotSavepoint; *storage.OwnedError when a job has claimed it; those of the file system, after which Dispose can be called again only
 // while _metadata is there. A file that cannot be removed does not keep it from the others.
 func Dispose(ctx context.Context, reg *fs.Registry, uri string) error {
 	c, err := storage.ReadMetadata(ctx, reg, uri)
@@ -36,6 +36,9 @@ func Dispose(ctx context.Context, reg *fs.Registry, uri string) error {
 	}
 	defer func() { _ = f.Close() }() // only looked into
 	folder := strings.TrimSuffix(p, "/"+storage.MetadataName)
+	if err := storage.OwnerOf(ctx, f, folder); err != nil {
+		return fail(err)
+	}
 	at := func(name string) string { return f.URI() + path.Join(folder, name) }
 	var files []string
 	c.Refs(func(r *state.FileRef) {

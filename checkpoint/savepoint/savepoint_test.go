@@ -441,6 +441,17 @@ func TestDisposeRemovesTheSavepointAndNothingElse(t *testing.T) {
 	if err := Dispose(ctx, reg, "file://"+mixed); !errors.As(err, &left) || left.Files != 1 {
 		t.Errorf("a file of somebody else: %v", err)
 	}
+	claimed := make(true)
+	if _, err := storage.New(f, t.TempDir(), graph.JobID{ID: graph.ID{1}}, storage.WithRegistry(reg)).Own(ctx, storage.Owner{Job: graph.JobID{ID: graph.ID{1}}, Claims: []string{"file://" + claimed}}); err != nil {
+		t.Fatal(err)
+	}
+	var owned *storage.OwnedError
+	if err := Dispose(ctx, reg, "file://"+claimed); !errors.As(err, &owned) {
+		t.Errorf("one that a job has claimed: %v", err)
+	}
+	if _, err := storage.ReadMetadata(ctx, reg, "file://"+claimed); err != nil {
+		t.Errorf("the claimed savepoint is damaged: %v", err)
+	}
 	checkpoint := make(false)
 	if err := Dispose(ctx, reg, "file://"+checkpoint); !errors.Is(err, ErrNotSavepoint) {
 		t.Errorf("a checkpoint: %v", err)

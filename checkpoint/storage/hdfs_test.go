@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	iofs "io/fs"
 
@@ -57,7 +59,7 @@ func TestCheckpointsOnHDFS(t *testing.T) {
 		}
 	}()
 	st := New(f, root, job, WithRegistry(reg))
-	if err := st.CheckWritable(ctx); err != nil {
+	if _, err := st.Own(ctx, Owner{Job: job}); err != nil {
 		t.Fatal(err)
 	}
 	large := bytes.Repeat([]byte("0123456789"), 50_000)
@@ -105,7 +107,7 @@ func TestUnwritableRootOnHDFS(t *testing.T) {
 	if err := super.Mkdir(ctx, root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err := New(alice, root, graph.JobID{}).CheckWritable(ctx)
+	_, err := New(alice, root, graph.JobID{}).Own(ctx, Owner{})
 	if !errors.Is(err, iofs.ErrPermission) {
 		t.Fatalf("%v, want permission denied", err)
 	}
@@ -116,6 +118,59 @@ func TestUnwritableRootOnHDFS(t *testing.T) {
 	}
 	if err := super.Remove(ctx, root, true); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Of two jobs that claim one checkpoint at a time one gets it; the other is refused by its name.
+func TestOneJobOwnsAFolderOnHDFS(t *testing.T) {
+	f, reg := onHDFS(t, "")
+	ctx := t.Context()
+	root := "/tmp/thalweg-storage-test-" + randomHex(6)
+	defer func() {
+		if err := f.Remove(ctx, root, true); err != nil {
+			t.Error(err)
+		}
+	}()
+	claims := []string{New(f, root, job).Dir()}
+	var all [4]struct {
+		st  *Storage
+		o   Owner
+		err error
+	}
+	var wg sync.WaitGroup
+	for i := range all {
+		a := &all[i]
+		a.o = Owner{Job: graph.JobID{ID: graph.ID{byte(i + 1)}}, Name: "job", Since: time.Now(), Claims: claims}
+		a.st = New(f, root, a.o.Job, WithRegistry(reg))
+		wg.Go(func() { _, a.err = a.st.Own(ctx, a.o) })
+	}
+	wg.Wait()
+	won := -1
+	for i, a := range all {
+		if a.err == nil && won < 0 {
+			won = i
+		} else if a.err == nil {
+			t.Errorf("jobs %d and %d have it", won, i)
+		}
+	}
+	if won < 0 {
+		t.Fatalf("nobody has it: %+v", all)
+	}
+	for i, a := range all {
+		if i != won && owned(t, a.err).Owner.Job != all[won].o.Job {
+			t.Errorf("job %d: %v", i, a.err)
+		}
+	}
+	again := all[won].o
+	again.Claims = nil
+	marks, err := all[won].st.Own(ctx, again)
+	if err != nil || len(marks) != 2 {
+		t.Errorf("the next attempt: %v, %v", marks, err)
+	}
+	for _, a := range all {
+		if err := a.st.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

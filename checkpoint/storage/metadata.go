@@ -27,6 +27,8 @@ var (
 	ErrClaimed = errors.New("the checkpoint's metadata exists already or is being written")
 	// ErrNoCheckpoint: nothing that can be restored is at the path.
 	ErrNoCheckpoint = errors.New("no checkpoint or savepoint")
+	// ErrFolderGone: the job's folder is not the one that it has marked as its own. Files that checkpoints share may not be there.
+	ErrFolderGone = errors.New("the job's checkpoint folder was removed or renamed; put it back with all that was in it")
 )
 
 // WriteMetadata makes a checkpoint complete: it writes dir/_metadata.inprogress (created exclusively), closes it, and renames it to
@@ -34,17 +36,31 @@ var (
 //
 // Cost on HDFS: create, stat, one block, complete, rename. The stat and the exclusive create together keep two owners apart (see the
 // package's invariants); the rename keeps a reader from ever seeing half a file. Returned are the file's URI and its size.
-// Errors: ErrClaimed; those of the file system. After an error other than ErrClaimed the temporary file has been removed if possible.
+// Errors: ErrClaimed; ErrFolderGone for a folder that the job owns; those of the file system. After an error other than ErrClaimed the temporary file has been removed if possible.
 func (s *Storage) WriteMetadata(ctx context.Context, dir string, c metadata.Checkpoint) (uri string, size int64, err error) {
 	f, _, err := s.at(ctx, dir)
 	if err != nil {
 		return "", 0, fmt.Errorf("storage: write metadata: %w", err)
 	}
-	return WriteMetadata(ctx, f, dir, c)
+	return writeMetadata(ctx, f, dir, c, func() error {
+		if !s.owned.Load() || !strings.HasPrefix(dir, s.Dir()+"/") {
+			return nil
+		}
+		_, err := s.fs.Stat(ctx, path.Join(s.dir, ownerName))
+		if errors.Is(err, iofs.ErrNotExist) {
+			return ErrFolderGone
+		}
+		return err
+	})
 }
 
 // WriteMetadata is the method of the same name for any directory (URI) of f.
 func WriteMetadata(ctx context.Context, f fs.FileSystem, dir string, c metadata.Checkpoint) (uri string, size int64, err error) {
+	return writeMetadata(ctx, f, dir, c, func() error { return nil })
+}
+
+// writeMetadata asks whether it may when the temporary file is in the directory, and would move along with it.
+func writeMetadata(ctx context.Context, f fs.FileSystem, dir string, c metadata.Checkpoint, may func() error) (uri string, size int64, err error) {
 	root, p, err := split(dir)
 	if err != nil {
 		return "", 0, fmt.Errorf("storage: write metadata: %w", err)
@@ -88,6 +104,9 @@ func WriteMetadata(ctx context.Context, f fs.FileSystem, dir string, c metadata.
 	}
 	if err := w.Close(); err != nil {
 		return fail("close", errors.Join(err, f.Remove(context.WithoutCancel(ctx), tmp, false)))
+	}
+	if err := may(); err != nil {
+		return fail("complete", errors.Join(err, f.Remove(context.WithoutCancel(ctx), tmp, false)))
 	}
 	failpoint.At("checkpoint/metadata/before-rename")
 	if err := f.Rename(ctx, tmp, final); err != nil {

@@ -6,6 +6,7 @@
 //	<dir>/<job id>/chk-<n>/<file>      state of that checkpoint alone (only what exceeds the memory threshold)
 //	<dir>/<job id>/shared/<file>       state that several checkpoints may reference, counted by storage/shared
 //	<dir>/<job id>/taskowned/          reserved
+//	<dir>/<job id>/_owner              whose files these are (Owner), while a job has them; of a claimed savepoint, in its directory
 //	<target>/savepoint-<job>-<random>/ the same with everything in one directory
 //
 // Main flow: workers write files with the Sink; the coordinator then calls WriteMetadata; at restore ReadMetadata and Source lead back
@@ -16,6 +17,7 @@
 //  1. A _metadata that exists is complete: it is written under another name, closed, then renamed. Nothing is ever appended to.
 //  2. The _metadata of a directory is written once: the name it is written under is created exclusively, and then the final name
 //     must not exist, so that two owners (an application attempt and its successor) cannot overwrite each other's checkpoint.
+//     No checkpoint is completed in a folder from which the job's mark is gone: it is another one of the same name. A folder has one owner at a time, which is the job whose mark was created there (Storage.Own).
 //  3. Names inside of _metadata are relative to its directory.
 //  4. File names are unique; files of checkpoint n begin with "<n>-", so that what an aborted checkpoint left is told apart by name.
 package storage
@@ -31,6 +33,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -50,6 +53,8 @@ type Storage struct {
 	fs  fs.FileSystem
 	dir string // path of <dir>/<job id>
 	far *roots // other file systems, nil without a registry
+	// owned: the job has marked its folder (Own).
+	owned atomic.Bool
 }
 
 // Option changes what New returns.
@@ -130,24 +135,10 @@ func randomHex(bytes int) string {
 	return hex.EncodeToString(b)
 }
 
-// CheckWritable refuses a root in which checkpoints cannot be written: it makes the job's directory (mode 0700), writes a file in it
-// and removes it. The error names the path, the user and the reason.
-func (s *Storage) CheckWritable(ctx context.Context) error {
-	fail := func(err error) error {
-		return fmt.Errorf("storage: checkpoint directory %s is not writable by user %s: %w; set execution.checkpointing.dir to a folder that is",
-			s.Dir(), s.user(ctx), err)
-	}
-	if err := s.fs.Mkdir(ctx, s.dir, 0o700); err != nil {
-		return fail(err)
-	}
-	probe := path.Join(s.dir, ".probe-"+randomHex(8))
-	if err := fs.WriteFile(ctx, s.fs, probe, []byte("probe"), false); err != nil {
-		return fail(errors.Join(err, s.fs.Remove(context.WithoutCancel(ctx), probe, false)))
-	}
-	if err := s.fs.Remove(ctx, probe, false); err != nil {
-		return fail(err)
-	}
-	return nil
+// notWritable is the error of a root in which checkpoints cannot be written.
+func (s *Storage) notWritable(ctx context.Context, err error) error {
+	return fmt.Errorf("storage: checkpoint directory %s is not writable by user %s: %w; set execution.checkpointing.dir to a folder that is",
+		s.Dir(), s.user(ctx), err)
 }
 
 // Identity is implemented by file systems that act as a named user (fs/hdfs); others act as the process's.

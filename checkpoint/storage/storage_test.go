@@ -359,16 +359,20 @@ func TestUnwritableRootIsRefused(t *testing.T) {
 	ctx := t.Context()
 	f := fault.New(mem.New("nn"))
 	st := New(f, "/ckp", job)
-	if err := st.CheckWritable(ctx); err != nil {
+	marks, err := st.Own(ctx, Owner{Job: job})
+	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := f.Stat(ctx, "/ckp/"+job.String())
 	if err != nil || info.Mode != 0o700 {
 		t.Fatalf("mode %o, %v; want 700", info.Mode, err)
 	}
-	for _, op := range []fault.Op{fault.Mkdir, fault.Create, fault.Close} {
+	if err := st.Remove(ctx, marks, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range []fault.Op{fault.Mkdir, fault.Create, fault.Write, fault.Close} {
 		f.Set(fault.When(fault.On(op, ""), fault.Fail(iofs.ErrPermission)))
-		err := st.CheckWritable(ctx)
+		_, err := st.Own(ctx, Owner{Job: job})
 		if !errors.Is(err, iofs.ErrPermission) {
 			t.Fatalf("%s: %v", op, err)
 		}
@@ -379,7 +383,7 @@ func TestUnwritableRootIsRefused(t *testing.T) {
 		}
 	}
 	f.Set()
-	if infos, err := f.List(ctx, "/ckp/"+job.String()); err != nil || len(infos) != 0 {
+	if infos, err := f.List(ctx, "/ckp/"+job.String()); err != nil && !errors.Is(err, iofs.ErrNotExist) || len(infos) != 0 {
 		t.Fatalf("left behind: %v, %v", infos, err)
 	}
 }

@@ -97,7 +97,7 @@ func (s *Storage) Sweep(ctx context.Context, below int64, keepDirs, keepFiles []
 	return append(goneFiles, goneDirs...), s.Remove(ctx, goneFiles, goneDirs, nil)
 }
 
-// Orphans lists the files below the job's directory that no retained checkpoint names, sorted. Retained are the directories given
+// Orphans lists the files below the job's directory that no retained checkpoint names, its mark excepted, sorted. Retained are the directories given
 // (URIs), or, with nil, every directory that holds a _metadata file.
 func (s *Storage) Orphans(ctx context.Context, retained []string) ([]string, error) {
 	all, err := walk(ctx, s.fs, s.dir)
@@ -130,7 +130,7 @@ func (s *Storage) Orphans(ctx context.Context, retained []string) ([]string, err
 	}
 	var out []string
 	for _, p := range all {
-		if uri := s.fs.URI() + p; !named[uri] {
+		if uri := s.fs.URI() + p; !named[uri] && path.Base(p) != ownerName {
 			out = append(out, uri)
 		}
 	}

@@ -40,6 +40,8 @@ type Options struct {
 	// Launcher runs coordinator processes; nil for jobs that have none (tests).
 	Launcher Launcher
 	Epoch    int64
+	// Owner is who runs the jobs, for people: an application. It may be empty.
+	Owner string
 	// CancelTimeout is how long tasks may take to end before their worker is killed; 30 s by default.
 	CancelTimeout time.Duration
 	Logger        zerolog.Logger
@@ -140,7 +142,7 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 	if err != nil {
 		return fmt.Errorf("dispatcher: open job %s: %w", s.JobID, err)
 	}
-	opts := jobmaster.Options{JobID: s.JobID, Graph: s.Graph, Args: s.Args, Config: d.effective(s), Epoch: d.opts.Epoch, Pointer: pointer, FirstID: first,
+	opts := jobmaster.Options{JobID: s.JobID, Graph: s.Graph, Args: s.Args, Config: d.effective(s), Epoch: d.opts.Epoch, Owner: d.opts.Owner, Pointer: pointer, FirstID: first,
 		DataSecret: s.DataSecret,
 		Artifact:   &pb.Artifact{Uri: s.Artifact.URI, Sha256: s.Artifact.SHA256, Size: s.Artifact.Size, Name: s.Artifact.Name},
 		Resources:  d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, CancelTimeout: d.opts.CancelTimeout, Logger: d.opts.Logger,

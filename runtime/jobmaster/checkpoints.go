@@ -81,13 +81,12 @@ func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *
 			opened.closeStorage()
 		}
 	}()
-	if config.CheckpointInterval.Value(conf) > 0 {
-		if err := c.storage.CheckWritable(ctx); err != nil {
-			return nil, err
-		}
+	marks, err := c.own(ctx, g.Name, from)
+	if err != nil {
+		return nil, err
 	}
 	cfg := coordinator.Config{Graph: *g, JobID: j.opts.JobID, Product: version.Version, Conf: conf.Redacted(), Dir: c.storage.Dir(),
-		FirstID: j.opts.FirstID, ReservedID: j.opts.FirstID, Spare: spare}
+		FirstID: j.opts.FirstID, ReservedID: j.opts.FirstID, Spare: spare, Marks: marks}
 	cfg.FromConfiguration(conf)
 	if from != nil {
 		if cfg.Existing, err = c.retained(ctx, *from, cfg.Retained); err != nil {
@@ -101,6 +100,23 @@ func newCheckpoints(ctx context.Context, j *JobMaster, g *graph.JobGraph, from *
 	c.runner = coordinator.NewRunner(context.WithoutCancel(ctx), c.storage, ha.JobPointers{Store: j.opts.Store, Job: j.opts.JobID}, j.log,
 		func(ev coordinator.Event) { j.q.Post(func() { c.step(ev) }) })
 	return c, nil
+}
+
+// own makes the job the owner of its folder, which has to be writable, and of the snapshot that it claims. A job that neither takes
+// checkpoints by itself nor claims one owns nothing.
+func (c *checkpoints) own(ctx context.Context, name string, from *coordinator.Completed) (marks []string, err error) {
+	o := c.j.opts
+	claims := config.ClaimMode.Value(o.Config) == "claim" && config.SavepointPath.Value(o.Config) != ""
+	if !claims && config.CheckpointInterval.Value(o.Config) == 0 {
+		return nil, nil
+	}
+	owner := storage.Owner{Job: o.JobID, Name: name, By: o.Owner, Since: time.Now().UTC().Truncate(time.Second)}
+	if claims && from != nil && from.Owned && o.Pointer.IsZero() {
+		if owner.Claims, err = storage.Claims(from.Dir, from.Checkpoint); err != nil {
+			return nil, err
+		}
+	}
+	return c.storage.Own(ctx, owner)
 }
 
 // retained is the checkpoint to restore from with the older ones that execution.checkpointing.num-retained keeps beside it.

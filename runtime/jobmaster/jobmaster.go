@@ -37,6 +37,7 @@ type JobMaster struct {
 	graphJSON     []byte          // the submitted one, for job processes
 	sched         *scheduler.Scheduler
 	ckpt          *checkpoints              // nil when the job can take none
+	loaded        *checkpoints              // what prepareStart made; to be read when all that runs beside the loop has ended
 	ops           map[string]graph.VertexID // vertex of each operator
 	vertex        map[graph.VertexID]*graph.Vertex
 
@@ -160,6 +161,10 @@ func (j *JobMaster) shutdown(cancel context.CancelFunc) {
 	cancel()
 	j.opts.Resources.UnregisterJob(j.id)
 	j.wg.Wait()
+	if j.ckpt == nil && j.loaded != nil { // the job ended before it began, and owns its folder and what it has claimed by now
+		j.ckpt = j.loaded
+		j.ckpt.jobEnded(known)
+	}
 	if j.ckpt != nil {
 		j.ckpt.close()
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	// in each.
 	DataSecret []byte
 	Epoch      int64 // of the application attempt, from 1
+	// Owner is who runs the job, for people: an application. It may be empty.
+	Owner string
 	// Pointer and FirstID are what ha.Store.OpenJob returned for this job.
 	Pointer ha.Pointer
 	FirstID int64

@@ -43,10 +43,8 @@ type preparation struct {
 // prepareStart runs beside the loop: it reads what the job starts from and checks it against the graph, before anything is scheduled.
 func (j *JobMaster) prepareStart(ctx context.Context) {
 	s, f := j.load(ctx)
+	j.loaded = s.ckpt
 	if ctx.Err() != nil {
-		if s.ckpt != nil {
-			s.ckpt.closeStorage()
-		}
 		return
 	}
 	j.q.Post(func() {

@@ -59,6 +59,67 @@ func TestTwoJobsInOneCheckpointFolder(t *testing.T) {
 	}
 }
 
+// A checkpoint is one job's to remove: nobody claims it from a job that runs, be it the one that took it or the one that has claimed it. Both
+// are named to who tries, and both are free again when they have ended. Whoever was refused has touched nothing.
+func TestOneJobClaimsACheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	conf := config.Configuration{config.CheckpointDir.Key: "file://" + filepath.Join(dir, "ckp"), config.MemoryThreshold.Key: "0", config.StateBackend.Key: "pebble",
+		config.CheckpointInterval.Key: "1 h"}
+	claim := func(path string, w *world) *cluster {
+		again := conf.Clone()
+		again[config.SavepointPath.Key], again[config.ClaimMode.Key] = path, "claim"
+		return startCluster(t, t.TempDir(), program(t, w, 2, -1), 2, 1, again)
+	}
+	refused := func(path string, owner *cluster) {
+		t.Helper()
+		c := claim(path, newWorld(300))
+		c.ended("the job to be refused", func() bool { return c.details().State == scheduler.JobFailed })
+		why := c.details().Root.Message
+		for _, part := range []string{owner.job.String(), "NO_CLAIM", "/_owner"} {
+			if !strings.Contains(why, part) {
+				t.Errorf("%q does not say %q", why, part)
+			}
+		}
+	}
+	later := func(n int64) *world {
+		w := newWorld(300)
+		w.rounds.Store(n)
+		return w
+	}
+	w := newWorld(300)
+	first := startCluster(t, t.TempDir(), program(t, w, 2, -1), 2, 1, conf)
+	first.running()
+	first.count(w, 1)
+	path := first.checkpoint()
+	refused(path, first)
+	first.count(w, 2)
+	path = first.checkpoint()
+	first.cancel()
+
+	w = later(2)
+	second := claim(path, w)
+	second.running()
+	refused(path, second)
+	second.count(w, 3)
+	second.checkpoint() // the first job's checkpoint is gone with it, and its shared files are not
+	w.fail.Store(true)
+	second.count(w, 4)
+	path = second.checkpoint()
+	refused(path, second)
+	second.nextAttempt()
+	second.running()
+	second.count(w, 5)
+	path = second.checkpoint()
+	refused(path, second)
+	second.cancel()
+
+	w = later(5)
+	third := claim(path, w)
+	third.running()
+	third.count(w, 6)
+	third.cancel()
+}
+
 // A checkpoint of another job is refused with each of its operators that the job has not, and a job's folder with the checkpoints in it.
 func TestCheckpointOfAnotherJobIsRefused(t *testing.T) {
 	r := newRiver(4, 10, 0)

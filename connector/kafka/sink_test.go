@@ -216,6 +216,42 @@ func TestFencedByAnotherJob(t *testing.T) {
 	})
 }
 
+// Of two jobs with one prefix one writes at a time: when the second has begun, nothing that the first wrote becomes visible, be it written or prepared, and the
+// first fails with the loss and its reason; when the first begins again, it is the other way round.
+func TestTwoJobsWithOnePrefixNeverBothCommit(t *testing.T) {
+	protocols(t, func(t *testing.T, c *kafkatest.Cluster, opts []kafka.SinkOption) {
+		topic, prefix := c.Topic(t, 1), kafkatest.Name("same")+"-"
+		start := func() *connectortest.SinkRun[string] {
+			return connectortest.MustStartSink(t, txnSink(c, topic, prefix, opts...), 1, nil, connectortest.SinkOptions{})
+		}
+		var want []string
+		last := start()
+		for i := range 3 {
+			name := string(rune('a' + i))
+			last.Write(0, name)
+			last.Complete(last.Checkpoint())
+			want = append(want, name)
+			last.Write(0, name+" prepared")
+			prepared := last.Checkpoint()
+			last.Write(0, name+" written")
+			if err := last.Writer(0).Flush(context.Background(), false); err != nil {
+				t.Fatal(err)
+			}
+			next := start()
+			var lost *kafka.LostTransactionError
+			if err := last.TryComplete(prepared); !errors.As(err, &lost) || !strings.Contains(err.Error(), fmt.Sprintf("another application uses the transactional id prefix %q", prefix)) {
+				t.Fatalf("commit of what was prepared before another job began: %v", err)
+			}
+			_ = last.Writer(0).Write(name+" late", connector.NoTimestamp) // the barrier has the error
+			if _, err := last.TryCheckpoint(false); err == nil || !strings.Contains(err.Error(), "another job") {
+				t.Fatalf("the job that came before goes on: %v", err)
+			}
+			last = next
+		}
+		wantCommitted(t, c, topic, want...)
+	})
+}
+
 // A prefix that was changed between two runs still gets its leftovers aborted.
 func TestFormerPrefixIsCleanedUp(t *testing.T) {
 	kafkatest.Each(t, func(t *testing.T, c *kafkatest.Cluster) {

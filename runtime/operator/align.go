@@ -38,11 +38,11 @@ func (o *sourceOp) startAlignment() {
 	again = func() error {
 		o.report()
 		if !o.finished {
-			o.ctx.At(o.ctx.Now()+max(a.Interval, 1), again)
+			o.ctx.After(max(a.Interval, 1), again)
 		}
 		return nil
 	}
-	o.ctx.At(o.ctx.Now()+max(a.Interval, 1), again)
+	o.ctx.After(max(a.Interval, 1), again)
 }
 
 // report tells the coordinator where this subtask is, if that is news.

@@ -22,12 +22,16 @@ import (
 type Services interface {
 	// Post runs fn on the task's goroutine; safe from any goroutine. It is dropped when the task has ended.
 	Post(fn func() error)
-	// Now is the processing time in milliseconds.
+	// Now is the processing time in milliseconds: the machine's clock, which may be set forward and back.
 	Now() int64
+	// Uptime is a time in milliseconds that goes on whatever the clock is set to. It begins anywhere.
+	Uptime() int64
 	// Backpressured is how long the task was held up by what follows it, in milliseconds, all together.
 	Backpressured() int64
 	// At runs fn on the task's goroutine at the given processing time, once.
 	At(ms int64, fn func() error)
+	// After runs fn on the task's goroutine when so many milliseconds have passed, once, whatever the clock is set to.
+	After(ms int64, fn func() error)
 	// Fail fails the task; safe from any goroutine.
 	Fail(err error)
 	// SendEvent sends to the operator's half in the coordinator process.

@@ -26,11 +26,13 @@ import (
 type services struct {
 	mu      sync.Mutex // of mails
 	now     int64
+	skew    int64 // of now, by which it was set forward
 	blocked int64
 	mails   []func() error
 	timers  []struct {
-		at int64
-		fn func() error
+		at     int64
+		steady bool // of Uptime
+		fn     func() error
 	}
 	failed error
 	sent   [][]byte
@@ -44,6 +46,7 @@ func (s *services) Post(fn func() error) {
 }
 
 func (s *services) Now() int64                             { return s.now }
+func (s *services) Uptime() int64                          { return s.now - s.skew }
 func (s *services) Backpressured() int64                   { return s.blocked }
 func (s *services) Fail(err error)                         { s.failed = err }
 func (s *services) SendEvent(_ graph.OperatorID, b []byte) { s.sent = append(s.sent, b) }
@@ -56,9 +59,33 @@ func (s *services) Context() context.Context {
 }
 func (s *services) At(ms int64, fn func() error) {
 	s.timers = append(s.timers, struct {
-		at int64
-		fn func() error
-	}{ms, fn})
+		at     int64
+		steady bool
+		fn     func() error
+	}{ms, false, fn})
+}
+
+func (s *services) After(ms int64, fn func() error) {
+	s.timers = append(s.timers, struct {
+		at     int64
+		steady bool
+		fn     func() error
+	}{s.Uptime() + ms, true, fn})
+}
+
+// due is how long the timer i has still to wait, in milliseconds.
+func (s *services) due(i int) int64 {
+	if s.timers[i].steady {
+		return s.timers[i].at - s.Uptime()
+	}
+	return s.timers[i].at - s.now
+}
+
+// set sets the clock forward by so many milliseconds, or back, and fires what is due.
+func (s *services) set(t testing.TB, by int64) {
+	t.Helper()
+	s.skew += by
+	s.advance(t, s.now+by)
 }
 
 // advance moves the clock and fires what is due, in order.
@@ -66,8 +93,8 @@ func (s *services) advance(t testing.TB, to int64) {
 	t.Helper()
 	s.now = to
 	for {
-		sort.SliceStable(s.timers, func(i, j int) bool { return s.timers[i].at < s.timers[j].at })
-		if len(s.timers) == 0 || s.timers[0].at > to {
+		sort.SliceStable(s.timers, func(i, j int) bool { return s.due(i) < s.due(j) })
+		if len(s.timers) == 0 || s.due(0) > 0 {
 			return
 		}
 		fn := s.timers[0].fn
@@ -259,6 +286,15 @@ func (h *harness[T, R]) advance(now int64) {
 	h.now = now
 	for _, i := range h.tasks {
 		i.svc.advance(h.t, now)
+	}
+}
+
+// set sets the clock forward by so many milliseconds, or back.
+func (h *harness[T, R]) set(by int64) {
+	h.t.Helper()
+	h.now += by
+	for _, i := range h.tasks {
+		i.svc.set(h.t, by)
 	}
 }
 

@@ -110,11 +110,12 @@ func (p *progress) open() {
 	}
 }
 
-// clock is the processing time less what the task was held up by what follows, in milliseconds.
-func (p *progress) clock() int64 { return p.ctx.Now() - p.ctx.Backpressured() }
+// clock is the time that has passed less what the task was held up by what follows, in milliseconds. It is not that of the day: event time
+// goes on when that is set back, and nothing is idle because it is set forward. Source: Flink RelativeClock.
+func (p *progress) clock() int64 { return p.ctx.Uptime() - p.ctx.Backpressured() }
 
 func (p *progress) schedule(interval int64) {
-	p.ctx.At(p.ctx.Now()+max(interval, 1), func() error {
+	p.ctx.After(max(interval, 1), func() error {
 		if p.finished {
 			return nil
 		}

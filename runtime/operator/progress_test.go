@@ -121,3 +121,32 @@ func TestIdlenessDoesNotRunWhileHeldUp(t *testing.T) {
 		t.Error("a stream that was held up for 1.5 of 1.9 s, with an idleness of 1 s, is idle")
 	}
 }
+
+// Event time does not know the time of the day: a clock that is set back an hour stops no watermarks, and one that is set forward makes no
+// stream idle.
+func TestWatermarksWhenTheClockIsSet(t *testing.T) {
+	for _, by := range []int64{-3_600_000, 3_600_000} {
+		in, out, svc := assign(t, Watermarks[int64]{Enabled: true, Idleness: 1000})
+		svc.advance(t, 50)
+		if err := in.Process(1, Meta{TS: 1}); err != nil {
+			t.Fatal(err)
+		}
+		svc.advance(t, 150)
+		svc.set(t, by)
+		svc.advance(t, svc.now+100)
+		if in.(*assignIn[int64]).p.idle {
+			t.Errorf("the clock is set by %d ms: the stream is idle 250 ms after a record, with an idleness of 1 s", by)
+		}
+		if err := in.Process(7, Meta{TS: 7}); err != nil {
+			t.Fatal(err)
+		}
+		svc.advance(t, svc.now+100)
+		if last := out.got[len(out.got)-1]; !last.mark || last.ts != 6 {
+			t.Errorf("the clock is set by %d ms: no watermark 100 ms after a record: %v", by, out.got)
+		}
+		svc.advance(t, svc.now+2000)
+		if !in.(*assignIn[int64]).p.idle {
+			t.Errorf("the clock is set by %d ms: the stream is not idle after 2 s without records", by)
+		}
+	}
+}

@@ -100,10 +100,10 @@ func (t *ttl) sweep(table any) {
 		if err := t.clean(sweepStep); err != nil {
 			return fmt.Errorf("operator %s: %w", t.ctx.Describe(), err)
 		}
-		t.ctx.At(t.ctx.Now()+sweepEvery, again)
+		t.ctx.After(sweepEvery, again)
 		return nil
 	}
-	t.ctx.At(t.ctx.Now()+sweepEvery, again)
+	t.ctx.After(sweepEvery, again)
 }
 
 // clean looks at the next n entries and removes those that have expired.

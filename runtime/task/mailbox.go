@@ -65,7 +65,7 @@ func (m *mailbox) close() {
 	m.mu.Unlock()
 }
 
-// clockTimers are the processing-time timers of a task, owned by its goroutine.
+// clockTimers are the timers of a task by one of its clocks, owned by its goroutine.
 type clockTimers struct {
 	h   timerHeap
 	seq int64

@@ -93,7 +93,9 @@ type Task struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	mail   *mailbox
-	timers clockTimers
+	timers clockTimers // by the machine's clock
+	paces  clockTimers // by Uptime
+	born   time.Time
 	mark   operator.Marker
 
 	ops      []operator.Operator // chain order, head first
@@ -123,7 +125,7 @@ var ErrCanceled = errors.New("task: canceled")
 
 // New makes a task. Run runs it.
 func New(ctx context.Context, env Environment, d Deployment) *Task {
-	t := &Task{d: d, env: env, mail: newMailbox(), done: make(chan struct{}), metrics: newMetrics()}
+	t := &Task{d: d, env: env, mail: newMailbox(), done: make(chan struct{}), metrics: newMetrics(), born: time.Now()}
 	t.log = env.Logger.With().Str("vertex", d.Vertex.Name).Int("subtask", d.Subtask).Int("attempt", d.Execution.Attempt).Logger()
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.snapshots.running = map[int64]context.CancelFunc{}
@@ -306,6 +308,9 @@ func (t *Task) loop() error {
 		if err := t.timers.run(t.Now()); err != nil {
 			return err
 		}
+		if err := t.paces.run(t.Uptime()); err != nil {
+			return err
+		}
 		progress, err := t.input.step()
 		if err != nil {
 			return err
@@ -321,15 +326,20 @@ func (t *Task) loop() error {
 	}
 }
 
+// clockPatience is how long a task that waits for a time of the day sleeps before it looks at the clock again, which may have been set.
+const clockPatience = time.Second
+
 // wait sleeps until a mail, input, a timer or the end, and no longer than longest.
 func (t *Task) wait(wake *time.Timer, longest time.Duration) {
-	at, ok := t.timers.next()
 	d := longest
-	if ok {
-		d = min(d, time.Duration(at-t.Now())*time.Millisecond)
-		if d <= 0 {
-			return
-		}
+	if at, ok := t.timers.next(); ok {
+		d = min(d, clockPatience, time.Duration(at-t.Now())*time.Millisecond)
+	}
+	if at, ok := t.paces.next(); ok {
+		d = min(d, time.Duration(at-t.Uptime())*time.Millisecond)
+	}
+	if d <= 0 {
+		return
 	}
 	wake.Reset(d)
 	start := t.metrics.idleBegin()
@@ -393,10 +403,10 @@ func (t *Task) scheduleFlush() {
 				return err
 			}
 		}
-		t.At(t.Now()+every, again)
+		t.After(every, again)
 		return nil
 	}
-	t.At(t.Now()+every, again)
+	t.After(every, again)
 }
 
 func (t *Task) cleanup(err error) {
@@ -482,6 +492,9 @@ func (t *Task) Post(fn func() error) { t.mail.post(fn) }
 // Now implements operator.Services.
 func (t *Task) Now() int64 { return t.env.Now().UnixMilli() }
 
+// Uptime implements operator.Services.
+func (t *Task) Uptime() int64 { return time.Since(t.born).Milliseconds() }
+
 // Backpressured implements operator.Services.
 func (t *Task) Backpressured() int64 {
 	var n int64
@@ -493,6 +506,9 @@ func (t *Task) Backpressured() int64 {
 
 // At implements operator.Services; task's goroutine only.
 func (t *Task) At(ms int64, fn func() error) { t.timers.add(ms, fn) }
+
+// After implements operator.Services; task's goroutine only.
+func (t *Task) After(ms int64, fn func() error) { t.paces.add(t.Uptime()+ms, fn) }
 
 // Fail implements operator.Services.
 func (t *Task) Fail(err error) {

@@ -167,8 +167,10 @@ type services struct {
 
 func (s services) Post(func() error)                  {}
 func (s services) Now() int64                         { return s.now().UnixMilli() }
+func (s services) Uptime() int64                      { return 0 }
 func (s services) Backpressured() int64               { return 0 }
 func (s services) At(int64, func() error)             {}
+func (s services) After(int64, func() error)          {}
 func (s services) Fail(error)                         {}
 func (s services) SendEvent(graph.OperatorID, []byte) {}
 func (s services) Wake()                              {}

@@ -112,8 +112,10 @@ func (v services) Post(fn func() error) {
 		return fn()
 	})
 }
-func (v services) Now() int64           { return v.j.now }
-func (v services) Backpressured() int64 { return 0 }
+func (v services) Now() int64                      { return v.j.now }
+func (v services) Uptime() int64                   { return v.j.now }
+func (v services) Backpressured() int64            { return 0 }
+func (v services) After(ms int64, fn func() error) { v.At(v.j.now+ms, fn) }
 func (v services) At(ms int64, fn func() error) {
 	v.j.clock.add(ms, func() error {
 		if !v.alive() {

@@ -31,10 +31,11 @@ const (
 	stop_
 	cancel_
 	rescale_
+	setClock // of a worker's machine, an hour forward or back
 )
 
 var kindNames = []string{"none", "io-error", "answer-lost", "torn-write", "kill-worker", "kill-taskmanager", "zombie-taskmanager", "kill-master", "zombie-master",
-	"kill-coordinator-process", "fail-task", "freeze-task", "slow-storage", "transaction-timeout", "savepoint", "checkpoint", "stop-with-savepoint", "cancel", "rescale"}
+	"kill-coordinator-process", "fail-task", "freeze-task", "slow-storage", "transaction-timeout", "savepoint", "checkpoint", "stop-with-savepoint", "cancel", "rescale", "set-clock"}
 
 func (k kind) String() string { return kindNames[k] }
 
@@ -101,7 +102,7 @@ var places = []struct {
 	often int
 	kinds []kind
 }{
-	{"step", 2500, []kind{killWorker, killManager, isolate, killMaster, usurp, killProcess, failTask, freeze, slow, timeout, savepoint_, checkpoint_, stop_, cancel_, rescale_}},
+	{"step", 2500, []kind{killWorker, killManager, isolate, killMaster, usurp, killProcess, failTask, freeze, slow, timeout, savepoint_, checkpoint_, stop_, cancel_, rescale_, setClock}},
 	{"step", 1200, []kind{stop_, cancel_, freeze, slow, savepoint_, checkpoint_, rescale_, rescale_}},
 	{"triggered", 12, []kind{killWorker, killMaster, killProcess, failTask, freeze, isolate}},
 	{"acked", 60, []kind{killWorker, killManager, killMaster, usurp}},

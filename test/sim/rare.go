@@ -60,4 +60,5 @@ var Rare = map[string]int{
 	"fault freeze-task":              100,
 	"fault slow-storage":             150,
 	"fault transaction-timeout":      60,
+	"fault set-clock":                100,
 }

@@ -35,13 +35,27 @@ func (t *Task) Fail(err error) {
 }
 
 // Now implements operator.Services.
-func (t *Task) Now() int64 { return t.w.now }
+func (t *Task) Now() int64 { return t.w.now + t.worker.skew }
+
+// Uptime implements operator.Services.
+func (t *Task) Uptime() int64 { return t.w.now }
 
 // Backpressured implements operator.Services.
 func (t *Task) Backpressured() int64 { return 0 }
 
 // At implements operator.Services.
-func (t *Task) At(ms int64, fn func() error) { t.timers.add(ms, fn) }
+func (t *Task) At(ms int64, fn func() error) {
+	t.timers.add(ms-t.worker.skew, func() error {
+		if t.Now() < ms { // the clock was set back
+			t.At(ms, fn)
+			return nil
+		}
+		return fn()
+	})
+}
+
+// After implements operator.Services.
+func (t *Task) After(ms int64, fn func() error) { t.timers.add(t.w.now+ms, fn) }
 
 // SendEvent implements operator.Services.
 func (t *Task) SendEvent(op graph.OperatorID, payload []byte) {

@@ -168,10 +168,10 @@ func (t *Task) scheduleFlush() {
 	}
 	var again func() error
 	again = func() error {
-		t.At(t.Now()+every, again)
+		t.After(every, again)
 		return t.flush()
 	}
-	t.At(t.Now()+every, again)
+	t.After(every, again)
 }
 
 func (t *Task) flush() error {

@@ -89,6 +89,7 @@ type worker struct {
 	tm    *manager
 	up    bool
 	tasks map[graph.ExecutionID]*Task
+	skew  int64 // ms by which the clock of its machine was set
 }
 
 // sorted lists the tasks in an order that is the same each time.

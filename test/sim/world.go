@@ -376,6 +376,12 @@ func (w *World) apply(f strike) {
 		if len(tasks) > 0 {
 			w.frozen[tasks[f.arg%len(tasks)]] = w.now + int64(f.arg%1500)
 		}
+	case setClock:
+		for i, tm := range w.managers {
+			if tm.worker != nil && (i+f.arg)%2 == 0 {
+				tm.worker.skew += []int64{-3_600_000, 3_600_000}[f.arg/2%2]
+			}
+		}
 	case slow:
 		w.slowUntil = w.now + int64(f.arg%1500)
 	case timeout:

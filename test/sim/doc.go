@@ -8,7 +8,7 @@
 // the files that incremental checkpoints share (tables.go, over the real state/increment), workers, TaskManagers and their links (worker.go), the
 // JobMaster (master.go), the coordinator process (process.go), the brokers (broker.go), and a source and a sink over them.
 //
-// A run is a job of a few phases: all but the last end with a stop-with-savepoint or are cancelled, and the next one starts from what they
+// A run is a job of one pipeline or of two that are not connected, and fail apart, in a few phases: all but the last end with a stop-with-savepoint or are cancelled, and the next one starts from what they
 // left, at another parallelism. While faults are left in the plan of the seed they strike at named points (plan.go). When none is left the
 // run must come to its end within a bound of steps. Along the way and at the end it is judged (oracle.go):
 //

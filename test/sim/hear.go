@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/savepoint"
@@ -72,7 +74,7 @@ func (m *master) startEnumerator() {
 		return
 	}
 	if m.proc == nil {
-		m.proc = &process{m: m}
+		m.proc = &process{m: m, all: map[graph.OperatorID]*enumerating{}}
 		m.proc.up = append(m.proc.up, processHello{})
 		return
 	}
@@ -80,11 +82,17 @@ func (m *master) startEnumerator() {
 		return
 	}
 	m.procOf = p
-	v := &m.graph.Vertices[0]
-	op := v.Operators[0].ID
-	half, _ := m.prog.Nodes[op].Coordinator.(operator.Coordinator)
-	proc, state := m.proc, p.states[op]
-	proc.down = append(proc.down, func() { proc.start(p.attempt, v.Parallelism, op, half, state) })
+	for i := range m.graph.Vertices {
+		v := &m.graph.Vertices[i]
+		op := v.Operators[0].ID
+		half, source := m.prog.Nodes[op].Coordinator.(operator.Coordinator)
+		if !source || p.part && !slices.Contains(p.vertices, v.ID) {
+			continue
+		}
+		m.starts++
+		proc, state := m.proc, p.states[op]
+		proc.down = append(proc.down, func() { proc.start(p.attempt, v.Parallelism, op, half, state) })
+	}
 }
 
 // heard takes what the coordinator process says.
@@ -94,7 +102,7 @@ func (m *master) heard(msg any) {
 		m.proc.up1 = true
 		m.startEnumerator()
 	case processReady:
-		if m.prep != nil && m.procOf == m.prep {
+		if m.starts--; m.prep != nil && m.procOf == m.prep && m.starts == 0 {
 			m.prep.coord = true
 			m.checkPrepared()
 		}
@@ -103,7 +111,7 @@ func (m *master) heard(msg any) {
 	case processFailure:
 		m.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "coordinator", Message: msg.err.Error()}})
 	case processEvent:
-		x := m.sched.Execution(graph.ExecutionID{Vertex: m.graph.Vertices[0].ID, Subtask: msg.subtask, Attempt: msg.attempt})
+		x := m.sched.Execution(graph.ExecutionID{Vertex: graph.VertexID(msg.op), Subtask: msg.subtask, Attempt: msg.attempt})
 		if x == nil || x.State.Terminal() {
 			return
 		}
@@ -121,7 +129,7 @@ func (m *master) killProcess() {
 		return
 	}
 	m.w.trace("epoch %d: the coordinator process dies", m.epoch)
-	m.proc, m.procOf = nil, nil
+	m.proc, m.procOf, m.starts = nil, nil, 0
 	if m.prep != nil {
 		m.prep.coord = false
 	}

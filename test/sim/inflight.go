@@ -21,7 +21,7 @@ func (c *caught[T]) Process(v T, _ operator.Meta) error {
 func (c *caught[T]) Watermark(int64) error { return nil }
 func (c *caught[T]) Idle(bool) error       { return nil }
 
-// underWay are the records that a checkpoint holds of the edges into the operator of that uid, from the one of the other.
+// underWay are the records that a checkpoint holds of the edges into the operators of that name, from those of the other.
 func underWay[T any](w *World, c *metadata.Checkpoint, from, to string) ([]T, error) {
 	typ, err := operator.TypeOf[T]()
 	if err != nil {
@@ -30,7 +30,7 @@ func underWay[T any](w *World, c *metadata.Checkpoint, from, to string) ([]T, er
 	var out caught[T]
 	for i := range c.Exchanges {
 		x := &c.Exchanges[i]
-		if f, t := c.Operator(x.From), c.Operator(x.To); f == nil || t == nil || f.UID != from || t.UID != to {
+		if f, t := c.Operator(x.From), c.Operator(x.To); f == nil || t == nil || !is(f.UID, from) || !is(t.UID, to) {
 			continue
 		}
 		for j := range x.Parts {

@@ -25,7 +25,7 @@ type Event struct{ Key, N, Value, Time int64 }
 // Kinds of Out.
 const (
 	kindTotal  = iota // N-th record of Key, with the sum so far: one for each Event
-	kindWindow        // N records of Key mod groups in the window that starts at At
+	kindWindow        // N records of the group Key in the window that starts at At
 	kindTimer         // the timer of Key at At
 )
 
@@ -37,7 +37,7 @@ type Total struct{ N, Sum int64 }
 
 const (
 	keysPerSplit = 4
-	groups       = 5  // keys of the windows, which come from all splits
+	groups       = 5  // keys of the windows of a pipeline, which come from all of its splits
 	windowSize   = 50 // ms
 	timerEvery   = 5  // records of a key
 	topicName    = "t"
@@ -60,10 +60,30 @@ func input(r *rand.Rand, splits, records int) [][]Event {
 	return in
 }
 
-// topic is a source of the given splits, over the core of the Kafka source's enumerator.
+// pipeOf is the pipeline of a split.
+func pipeOf(split, pipes int) int { return split % pipes }
+
+// groupOf is the key of the windows that a record goes into.
+func groupOf(e Event, pipes int) int64 {
+	return int64(groups*pipeOf(int(e.Key/keysPerSplit), pipes)) + e.Key%groups
+}
+
+// named is the name, and the UID, of an operator in a pipeline.
+func named(name string, pipe int) string {
+	if pipe == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, pipe+1)
+}
+
+// is reports whether it is the UID of an operator of that name, in any pipeline.
+func is(uid, name string) bool { return uid == name || uid == named(name, 1) }
+
+// topic is a source of the splits of a pipeline, over the core of the Kafka source's enumerator.
 type topic struct {
-	in [][]Event
-	w  *World
+	in   [][]Event // of all pipelines
+	w    *World
+	pipe int
 }
 
 func (t *topic) Boundedness() connector.Boundedness { return connector.Bounded }
@@ -90,6 +110,9 @@ func (e *topicEnumerator) Start(context.Context) error {
 	e.ctx.Async(0, func(context.Context) (any, error) { return nil, nil }, func(any, error) {
 		var parts []enumerator.Partition
 		for s := range e.t.in {
+			if pipeOf(s, e.t.w.plan.Pipes) != e.t.pipe {
+				continue
+			}
 			parts = append(parts, enumerator.Partition{Key: enumerator.Key{Topic: topicName, Partition: int32(s)}, TopicID: [16]byte{1}})
 		}
 		e.apply(e.core.Discovered(parts))
@@ -274,8 +297,8 @@ func isMisfit(err error) bool {
 	return errors.As(err, &m)
 }
 
-// program builds the job for the given parallelism of source, keyed functions and sink.
-func program(t *topic, b *Broker, par [3]int, conf config.Configuration) (*graph.Program, error) {
+// program builds the job for the given parallelism of source, keyed functions and sink, with so many pipelines.
+func program(in [][]Event, b *Broker, par [3]int, conf config.Configuration) (*graph.Program, error) {
 	events, err := operator.TypeOf[Event]()
 	if err != nil {
 		return nil, err
@@ -289,26 +312,32 @@ func program(t *topic, b *Broker, par [3]int, conf config.Configuration) (*graph
 		return nil, err
 	}
 	byKey := operator.KeySelector[int64, Event]{Fn: func(e Event) int64 { return e.Key }, Codec: key}
-	byGroup := operator.KeySelector[int64, Event]{Fn: func(e Event) int64 { return e.Key % groups }, Codec: key}
+	pipes := b.w.plan.Pipes
+	byGroup := operator.KeySelector[int64, Event]{Fn: func(e Event) int64 { return groupOf(e, pipes) }, Codec: key}
 	ofOut := operator.KeySelector[int64, Out]{Fn: func(o Out) int64 { return o.Kind<<32 | o.Key }, Codec: key}
 	wm := operator.Watermarks[Event]{Enabled: true}
-	src := &graph.Node{Kind: "source", Name: "source", UID: "source", Source: true, Bounded: true, Coordinated: true, Stateful: true, Parallelism: par[0],
-		Impl: operator.Source[Event](t, wm), OutImpl: events, Coordinator: operator.SourceCoordinator[Event](t, wm)}
-	tot := &graph.Node{Kind: "process", Name: "totals", UID: "totals", Keyed: true, Stateful: true, Parallelism: par[1], MaxParallelism: maxParallel, OutImpl: outs,
-		In:   []graph.Edge{{From: src, Partitioner: graph.Hash, Keyer: byKey}},
-		Impl: operator.KeyedProcess(byKey, func() operator.KeyedProcessFunction[int64, Event, Out] { return &totals{} })}
-	win := &graph.Node{Kind: "window", Name: "windows", UID: "windows", Keyed: true, Stateful: true, Parallelism: par[1], MaxParallelism: maxParallel, OutImpl: outs,
-		In: []graph.Edge{{From: src, Partitioner: graph.Hash, Keyer: byGroup}},
-		Impl: operator.TumblingWindow(byGroup, operator.Tumbling{Size: windowSize}, operator.WindowFunctions[int64, Event, Total, Out]{
-			Add: func(a *Total, e Event, _ bool) { a.N++; a.Sum += e.Value },
-			Emit: func(k int64, w operator.Window, a *Total, out *operator.Collector[Out]) error {
-				out.Collect(Out{Kind: kindWindow, Key: k, N: a.N, Sum: a.Sum, At: w.Start})
-				return nil
-			},
-		})}
-	snk := &graph.Node{Kind: "sink", Name: "sink", UID: "sink", Stateful: true, Parallelism: par[2],
-		In:   []graph.Edge{{From: tot, Partitioner: graph.Hash, Keyer: ofOut}, {From: win, Partitioner: graph.Hash, Keyer: ofOut}},
-		Impl: operator.Sink[Out](&brokerSink{b})}
-	return graph.Translate(&graph.StreamGraph{Name: "sim", Nodes: []*graph.Node{src, tot, win, snk}},
+	var nodes []*graph.Node
+	for i := range pipes {
+		t := &topic{in: in, w: b.w, pipe: i}
+		src := &graph.Node{Kind: "source", Name: named("source", i), UID: named("source", i), Source: true, Bounded: true, Coordinated: true, Stateful: true, Parallelism: par[0],
+			Impl: operator.Source[Event](t, wm), OutImpl: events, Coordinator: operator.SourceCoordinator[Event](t, wm)}
+		tot := &graph.Node{Kind: "process", Name: named("totals", i), UID: named("totals", i), Keyed: true, Stateful: true, Parallelism: par[1], MaxParallelism: maxParallel, OutImpl: outs,
+			In:   []graph.Edge{{From: src, Partitioner: graph.Hash, Keyer: byKey}},
+			Impl: operator.KeyedProcess(byKey, func() operator.KeyedProcessFunction[int64, Event, Out] { return &totals{} })}
+		win := &graph.Node{Kind: "window", Name: named("windows", i), UID: named("windows", i), Keyed: true, Stateful: true, Parallelism: par[1], MaxParallelism: maxParallel, OutImpl: outs,
+			In: []graph.Edge{{From: src, Partitioner: graph.Hash, Keyer: byGroup}},
+			Impl: operator.TumblingWindow(byGroup, operator.Tumbling{Size: windowSize}, operator.WindowFunctions[int64, Event, Total, Out]{
+				Add: func(a *Total, e Event, _ bool) { a.N++; a.Sum += e.Value },
+				Emit: func(k int64, w operator.Window, a *Total, out *operator.Collector[Out]) error {
+					out.Collect(Out{Kind: kindWindow, Key: k, N: a.N, Sum: a.Sum, At: w.Start})
+					return nil
+				},
+			})}
+		snk := &graph.Node{Kind: "sink", Name: named("sink", i), UID: named("sink", i), Stateful: true, Parallelism: par[2],
+			In:   []graph.Edge{{From: tot, Partitioner: graph.Hash, Keyer: ofOut}, {From: win, Partitioner: graph.Hash, Keyer: ofOut}},
+			Impl: operator.Sink[Out](&brokerSink{b, named("sim", i) + ":"})}
+		nodes = append(nodes, src, tot, win, snk)
+	}
+	return graph.Translate(&graph.StreamGraph{Name: "sim", Nodes: nodes},
 		graph.Options{Parallelism: 1, Chaining: true, DefaultMax: state.DefaultMaxParallelism, Config: conf})
 }

@@ -39,7 +39,8 @@ type master struct {
 	settling int              // declarations of slots whose outcome is under way
 	prep     *preparation
 	proc     *process
-	procOf   *preparation // its start was sent for it
+	procOf   *preparation // starts were sent for it
+	starts   int          // that the process has not answered
 	inbox    []func()     // answers of file work, in the order of their completion
 	works    []*work
 	removal  []coordinator.Effect
@@ -61,6 +62,8 @@ type master struct {
 type preparation struct {
 	attempt  int
 	slots    int
+	part     bool // only these vertices have new attempts
+	vertices []graph.VertexID
 	restored bool
 	coord    bool
 	told     bool
@@ -92,7 +95,7 @@ func (w *World) startMaster() (*master, error) {
 		return nil, err
 	}
 	w.trace("epoch %d opens the job: pointer %d, numbers from %d", m.epoch, pointer.ID, first)
-	if m.prog, err = program(w.topic, w.broker, m.phase.par, w.conf); err != nil {
+	if m.prog, err = program(w.in, w.broker, m.phase.par, w.conf); err != nil {
 		w.violate("build the job: %v", err)
 		return nil, err
 	}
@@ -217,7 +220,10 @@ func (m *master) effect(e scheduler.Effect) {
 		m.rescaleEnded(e)
 	case scheduler.Prepare:
 		m.attempt, m.stopped, m.stopAsked = timers{}, "", false
-		m.prep = &preparation{attempt: e.Attempt, slots: e.Slots}
+		m.prep = &preparation{attempt: e.Attempt, slots: e.Slots, part: e.Part, vertices: e.Vertices}
+		if e.Part {
+			w.sometimes("a part of the job restarted, and the rest ran on")
+		}
 		m.expectSlots(m.prep, e.Patience)
 		m.chooseRestore()
 		m.checkPrepared()
@@ -253,7 +259,7 @@ func (m *master) effect(e scheduler.Effect) {
 	case scheduler.ScheduleRestart:
 		m.timers.add(w.now+e.After.Milliseconds(), func() error { m.step(scheduler.RestartDue{Attempt: e.Attempt}); return nil })
 	case scheduler.FailureRecorded:
-		w.trace("epoch %d: failure (%s) root=%v: %.200s", m.epoch, e.Failure.Kind, e.Root, e.Failure.Message)
+		w.trace("epoch %d: failure (%s) root=%v: %.200s", m.epoch, e.Failure.Kind, e.Root, randomNames.ReplaceAllString(e.Failure.Message, "*")) // before it is cut
 	case scheduler.Ended:
 		m.result = &e
 		m.finish()
@@ -266,10 +272,10 @@ func (m *master) taskMoved(e scheduler.TaskMoved) {
 	if m.proc == nil || e.To != scheduler.TaskRunning || !m.prog.Heads[e.ID.Vertex].Node.Source {
 		return
 	}
-	p := m.proc
+	p, op := m.proc, m.graph.Vertex(e.ID.Vertex).Operators[0].ID
 	p.down = append(p.down, func() {
-		if p.e != nil && p.e.attempt == e.ID.Attempt {
-			p.e.ready(e.ID.Subtask)
+		if x := p.all[op]; x != nil && x.attempt == e.ID.Attempt {
+			x.ready(e.ID.Subtask)
 		}
 	})
 }
@@ -355,7 +361,7 @@ func (m *master) deploy(e scheduler.Deploy) {
 		if ds := by[l.tm.id]; len(ds) > 0 {
 			l.send(func() {
 				if l.tm.worker != nil {
-					l.tm.worker.deploy(ds)
+					l.tm.worker.deploy(ds, e.Oldest)
 				}
 			})
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/connector/kafka/enumerator"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 	"github.com/thalweg/thalweg/state"
@@ -102,12 +103,12 @@ func (w *World) checkSnapshot(dir string, commits bool) {
 	defer func() { _ = s.Close() }()
 	w.checkFiles(&s.Meta)
 	w.checkTables(&s.Meta)
-	next, err := positions(&s.Meta, w.topic.in)
+	next, err := positions(&s.Meta, w.in)
 	if err != nil {
 		w.violate("snapshot %d: %v", s.Meta.ID, err)
 		return
 	}
-	want, outs := fold(w.topic.in, next)
+	want, outs := fold(w.in, next)
 	got, err := w.totalsIn(ctx, s)
 	if err != nil {
 		w.violate("snapshot %d: %v", s.Meta.ID, err)
@@ -136,15 +137,29 @@ func (w *World) checkSnapshot(dir string, commits bool) {
 // positions are the next record of each split: the readers', 0 for those that the enumerator has not handed out, and the end for the others.
 func positions(c *metadata.Checkpoint, in [][]Event) ([]int64, error) {
 	next := make([]int64, len(in))
-	known := false
-	for _, state := range c.Coordinators {
-		known = known || len(state) > 5 && binary.BigEndian.Uint32(state[2:]) > 0 // see enumerator.Core.Snapshot
+	var pipes []graph.OperatorID // their sources
+	for i := range c.Operators {
+		if is(c.Operators[i].UID, "source") {
+			pipes = append(pipes, c.Operators[i].ID)
+			if c.Operators[i].UID == "source" {
+				slices.Reverse(pipes) // the first one first
+			}
+		}
+	}
+	for pipe, op := range pipes {
+		state, there := c.Coordinators[op]
+		known := there && len(state) > 5 && binary.BigEndian.Uint32(state[2:]) > 0 // see enumerator.Core.Snapshot
+		if !known {
+			continue
+		}
 		core, err := enumerator.New(enumerator.Config{Parallelism: 1, Final: true, Bounded: true}, state)
 		if err != nil {
 			return nil, err
 		}
 		for s := range next {
-			next[s] = int64(len(in[s]))
+			if pipeOf(s, len(pipes)) == pipe {
+				next[s] = int64(len(in[s]))
+			}
 		}
 		for _, e := range core.ReaderUp(0) {
 			if a, ok := e.(enumerator.Assign); ok {
@@ -157,9 +172,6 @@ func positions(c *metadata.Checkpoint, in [][]Event) ([]int64, error) {
 				}
 			}
 		}
-	}
-	if !known {
-		clear(next)
 	}
 	seen := map[int]bool{}
 	for _, item := range items(c, "source", "source-splits") {
@@ -179,9 +191,10 @@ func positions(c *metadata.Checkpoint, in [][]Event) ([]int64, error) {
 	return next, nil
 }
 
-func items(c *metadata.Checkpoint, uid, list string) (all [][]byte) {
+// items are those of a list of the operators of that name.
+func items(c *metadata.Checkpoint, name, list string) (all [][]byte) {
 	for i := range c.Operators {
-		if c.Operators[i].UID != uid {
+		if !is(c.Operators[i].UID, name) {
 			continue
 		}
 		for _, s := range c.Operators[i].Subtasks {
@@ -198,7 +211,7 @@ func items(c *metadata.Checkpoint, uid, list string) (all [][]byte) {
 func (w *World) totalsIn(ctx context.Context, s *inspect.Snapshot) (map[int64]Total, error) {
 	got := map[int64]Total{}
 	for _, o := range s.Operators() {
-		if o.UID != "totals" {
+		if !is(o.UID, "totals") {
 			continue
 		}
 		for _, st := range o.States {
@@ -295,7 +308,7 @@ func (w *World) checkEnd() {
 		}
 		last[x.out.Key] = x.out.N
 	}
-	w.compare("the committed output", got, reference(w.topic.in))
+	w.compare("the committed output", got, reference(w.in, w.plan.Pipes))
 	if open := w.broker.opened(); len(open) > 0 {
 		w.violate("transaction %s is left open, prepared for checkpoint %d", open[0], open[0].prepared)
 	}

@@ -55,6 +55,7 @@ var errUnavailable = errors.New("simulated: not available")
 type Plan struct {
 	Seed     uint64
 	Splits   int
+	Pipes    int // pipelines that are not connected, each with the splits of every second number when there are two
 	Records  int
 	Phases   [][3]int // parallelism of source, keyed functions, sink
 	Claim    bool     // of a cancelled job's checkpoint
@@ -72,6 +73,9 @@ type Plan struct {
 
 func (p *Plan) String() string {
 	var b strings.Builder
+	if p.Pipes > 1 {
+		fmt.Fprintf(&b, "%d pipelines of ", p.Pipes)
+	}
 	fmt.Fprintf(&b, "%d splits of %d records, parallelisms %v, %d slots per TaskManager, a checkpoint each %d ms", p.Splits, p.Records, p.Phases, p.Slots, p.Every)
 	if p.AtOnce > 1 {
 		fmt.Fprintf(&b, ", %d at a time", p.AtOnce)
@@ -131,7 +135,7 @@ var places = []struct {
 // NewPlan draws the plan of a seed.
 func NewPlan(seed uint64) *Plan {
 	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
-	p := &Plan{Seed: seed, Splits: 1 + r.IntN(4), Records: 20 + r.IntN(60), Claim: r.IntN(2) == 0, Slots: 1 + r.IntN(2), Retain: 1 + r.IntN(3),
+	p := &Plan{Seed: seed, Splits: 1 + r.IntN(4), Records: 20 + r.IntN(60), Pipes: 1 + r.IntN(3)/2, Claim: r.IntN(2) == 0, Slots: 1 + r.IntN(2), Retain: 1 + r.IntN(3),
 		Every: 30 + r.IntN(200), Inline: r.IntN(2) == 0}
 	for range 1 + r.IntN(3) {
 		p.Phases = append(p.Phases, [3]int{1 + r.IntN(3), 1 + r.IntN(4), 1 + r.IntN(3)})
@@ -154,6 +158,9 @@ func NewPlan(seed uint64) *Plan {
 	for range r.IntN(10) {
 		at := some[r.IntN(len(some))]
 		p.Faults = append(p.Faults, strike{at.name, 1 + r.IntN(at.often), at.kinds[r.IntN(len(at.kinds))], r.IntN(1 << 20)})
+	}
+	if p.Pipes > 1 && r.IntN(2) == 0 {
+		p.Faults = append(p.Faults, strike{"step", 200 + r.IntN(1500), []kind{failTask, failTask, killWorker}[r.IntN(3)], r.IntN(1 << 20)})
 	}
 	for range p.AtOnce - 1 {
 		p.Faults = append(p.Faults, strike{"step", 100 + r.IntN(1500), []kind{savepoint_, savepoint_, checkpoint_}[r.IntN(3)], r.IntN(1 << 20)})

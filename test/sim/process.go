@@ -14,14 +14,14 @@ import (
 	"github.com/thalweg/thalweg/runtime/operator"
 )
 
-// process is a model of the coordinator process (runtime/worker/coordinator.go): the source's enumerator, with one queue of messages each way
+// process is a model of the coordinator process (runtime/worker/coordinator.go): the sources' enumerators, with one queue of messages each way
 // and one of its own results.
 type process struct {
 	m    *master
 	down []func()
 	up   []any
 	own  []func() // results of Async
-	e    *enumerating
+	all  map[graph.OperatorID]*enumerating
 	up1  bool // its hello was sent
 }
 
@@ -56,14 +56,14 @@ type enumerating struct {
 }
 
 func (p *process) start(attempt, parallelism int, op graph.OperatorID, half operator.Coordinator, restored []byte) {
-	if p.e != nil {
-		p.e.closed = true
-		_ = p.e.e.Close()
+	if old := p.all[op]; old != nil {
+		old.closed = true
+		_ = old.e.Close()
 	}
 	e := &enumerating{p: p, op: op, attempt: attempt, parallelism: parallelism, readers: map[int]bool{}, held: map[int][]operator.SourceEvent{}}
 	var err error
 	if e.e, err = half.Enumerator(e, restored); err == nil {
-		p.e = e
+		p.all[op] = e
 		err = e.e.Start(context.Background())
 	}
 	if err != nil {
@@ -75,8 +75,11 @@ func (p *process) start(attempt, parallelism int, op graph.OperatorID, half oper
 
 func (p *process) snapshot(id int64) {
 	s := processSnapshot{id: id, states: map[graph.OperatorID][]byte{}}
-	if p.e != nil {
-		s.states[p.e.op], s.err = p.e.e.Snapshot(id)
+	for op, e := range p.all {
+		state, err := e.e.Snapshot(id)
+		if s.states[op] = state; err != nil {
+			s.err = err
+		}
 	}
 	p.up = append(p.up, s)
 }

@@ -20,6 +20,7 @@ var Rare = map[string]int{
 	"a sweep found what an aborted checkpoint had left":                                 200,
 	"a stop-with-savepoint failed":                                                      300,
 	"sources went on after a stop-with-savepoint that was aborted":                      200,
+	"a part of the job restarted, and the rest ran on":                                  800,
 	"a job went on from what another one had left":                                      1000,
 	"a transaction that a former writer left was aborted":                               1000,
 	"a transaction timed out while it was written":                                      30,

@@ -21,8 +21,8 @@ func fold(in [][]Event, next []int64) (totals map[int64]Total, outs []Out) {
 	return totals, outs
 }
 
-// reference is the whole output of the job, sorted.
-func reference(in [][]Event) []Out {
+// reference is the whole output of the job with so many pipelines, sorted.
+func reference(in [][]Event, pipes int) []Out {
 	ends := make([]int64, len(in))
 	for s := range in {
 		ends[s] = int64(len(in[s]))
@@ -32,7 +32,7 @@ func reference(in [][]Event) []Out {
 	panes := map[pane]Total{}
 	for _, split := range in {
 		for _, e := range split {
-			p := pane{e.Key % groups, e.Time - e.Time%windowSize}
+			p := pane{groupOf(e, pipes), e.Time - e.Time%windowSize}
 			t := panes[p]
 			t.N++
 			t.Sum += e.Value

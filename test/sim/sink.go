@@ -12,9 +12,10 @@ import (
 // brokerSink writes to the simulated broker in transactions, by the rules of connector/kafka (recover.go there): the committer commits what
 // was restored and takes its ids over; the writer takes over every other id that falls to its subtask; ids of restored committables of
 // other subtasks are left alone.
-type brokerSink struct{ b *Broker }
-
-const idPrefix = "sim-"
+type brokerSink struct {
+	b      *Broker
+	prefix string // of its transactional ids
+}
 
 type committable struct {
 	ID    string `json:"id"`
@@ -38,7 +39,9 @@ func decodeCommittables(items [][]byte) ([]committable, error) {
 	return all, nil
 }
 
-func idOf(subtask, slot int) string { return fmt.Sprintf("%s%d-%d", idPrefix, subtask, slot) }
+func (s *brokerSink) idOf(subtask, slot int) string {
+	return fmt.Sprintf("%s%d-%d", s.prefix, subtask, slot)
+}
 
 // Committer implements connector.CommittingSink.
 func (s *brokerSink) Committer(ctx connector.SinkContext) (connector.Committer, error) {
@@ -83,10 +86,10 @@ func (s *brokerSink) Writer(ctx connector.SinkContext, _ [][]byte) (connector.Si
 	if err != nil {
 		return nil, err
 	}
-	w := &brokerWriter{b: s.b, t: s.b.w.current, subtask: ctx.Subtask, slots: map[string]int{}, waiting: map[int64]string{}}
-	for _, id := range s.b.ids(idPrefix) {
+	w := &brokerWriter{s: s, b: s.b, t: s.b.w.current, subtask: ctx.Subtask, slots: map[string]int{}, waiting: map[int64]string{}}
+	for _, id := range s.b.ids(s.prefix) {
 		var sub, slot int
-		if _, err := fmt.Sscanf(id, idPrefix+"%d-%d", &sub, &slot); err != nil {
+		if _, err := fmt.Sscanf(id, s.prefix+"%d-%d", &sub, &slot); err != nil {
 			return nil, err
 		}
 		if sub%ctx.Parallelism != ctx.Subtask || slices.ContainsFunc(restored, func(c committable) bool { return c.ID == id }) {
@@ -98,6 +101,7 @@ func (s *brokerSink) Writer(ctx connector.SinkContext, _ [][]byte) (connector.Si
 }
 
 type brokerWriter struct {
+	s       *brokerSink
 	b       *Broker
 	t       *Task
 	subtask int
@@ -108,14 +112,14 @@ type brokerWriter struct {
 }
 
 func (w *brokerWriter) take() (id string, epoch int) {
-	for _, id := range w.b.ids(idPrefix) { // sorted: the same each time
+	for _, id := range w.b.ids(w.s.prefix) { // sorted: the same each time
 		if e, ok := w.slots[id]; ok {
 			delete(w.slots, id)
 			return id, e
 		}
 	}
 	for {
-		id := idOf(w.subtask, w.made)
+		id := w.s.idOf(w.subtask, w.made)
 		w.made++
 		if t := w.b.open[id]; t != nil && t.prepared != 0 {
 			continue // a restored one that its committer has not come to yet

@@ -114,12 +114,8 @@ func (w *worker) kill() {
 	w.tm.worker = nil
 }
 
-// deploy starts tasks; those of older attempts end first.
-func (w *worker) deploy(ds []deployment) {
-	oldest := 0
-	for _, d := range ds {
-		oldest = max(oldest, d.id.Attempt)
-	}
+// deploy starts tasks; those of attempts that are void end first.
+func (w *worker) deploy(ds []deployment, oldest int) {
 	for _, t := range w.sorted() {
 		if t.d.id.Attempt < oldest {
 			w.w.sometimes("a deployment ended tasks that an earlier application master had left")

@@ -57,7 +57,7 @@ type World struct {
 	clean  *fs.Registry // of mem, for the oracles
 	net    *network.Environment
 	conf   config.Configuration
-	topic  *topic
+	in     [][]Event // by split
 	broker *Broker
 
 	phase        *phase
@@ -123,7 +123,7 @@ func newWorld(p *Plan) *World {
 	if !p.Inline || p.Tables {
 		config.MemoryThreshold.Set(w.conf, 16)
 	}
-	w.topic = &topic{in: input(rand.New(rand.NewPCG(p.Seed, 3)), p.Splits, p.Records), w: w} //nolint:gosec // repeatable on purpose
+	w.in = input(rand.New(rand.NewPCG(p.Seed, 3)), p.Splits, p.Records) //nolint:gosec // repeatable on purpose
 	w.broker = newBroker(w)
 	w.nextPhase("", false)
 	return w

@@ -100,10 +100,10 @@ test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: m
 LONG := go test -tags failpoints -count=1 -timeout 0 -v -run TestEveryStep ./test/faults -args -bin ../../bin/faults -records 0
 
 test-faults: deps-faults build-faults ## each fault of test/faults once (failpoints, signals, daemons, HDFS, network), then pairs: make test-faults [SEED=7] [BACKEND=pebble] [ONLY='kill at kafka'] [PAIRS=8] [HISTORY=file]
-	@$(with_cluster); $(LONG) -long -1 -pairs "$${PAIRS:-$(if $(ONLY),0,8)}" -only '$(ONLY)' -limit 60m -backend "$${BACKEND:-pebble}" -seed "$${SEED:-0}" -history "$(abspath $(HISTORY))"
+	@export THALWEG_RIG_HOSTS=2; $(with_cluster); $(LONG) -long -1 -pairs "$${PAIRS:-$(if $(ONLY),0,8)}" -only '$(ONLY)' -limit 60m -backend "$${BACKEND:-pebble}" -seed "$${SEED:-0}" -history "$(abspath $(HISTORY))"
 
 soak: deps-faults build-faults ## a fault each 20 s for as long as asked: make soak [FOR=2h] [EACH=20s] [SEED=7] [HISTORY=file]
-	@$(with_cluster); \
+	@export THALWEG_RIG_HOSTS=2; $(with_cluster); \
 	$(LONG) -long -1 -soak "$${FOR:-2h}" -every "$${EACH:-20s}" -limit 48h -backend "$${BACKEND:-pebble}" -seed "$${SEED:-0}" -history "$(abspath $(HISTORY))"
 
 test-endtxn: deps build-faults ## EndTxn requests that reach the broker late, N times with the transaction protocol of KIP-890 and N times without: make test-endtxn [N=500] [SEED=7]

@@ -21,6 +21,7 @@ const (
 	Sleep      Kind = "sleep"       // the goroutine waits there
 	Fail       Kind = "error"       // Error returns an error; At does nothing
 	NoSpace    Kind = "enospc"      // the same, and the error is that of a full disk
+	IOError    Kind = "eio"         // the same, and the error is that of a broken disk
 )
 
 // Action is what happens at an armed point. Its text is "kind [duration] [hit=N]", such as "kill hit=3" or "sleep 5s".
@@ -46,12 +47,12 @@ func (a Action) String() string {
 func Parse(text string) (Action, error) {
 	f := strings.Fields(text)
 	if len(f) == 0 {
-		return Action{}, fmt.Errorf("failpoint: an action is empty: want %s, %s, %s, %s DURATION, %s or %s", Kill, KillParent, Stop, Sleep, Fail, NoSpace)
+		return Action{}, fmt.Errorf("failpoint: an action is empty: want %s, %s, %s, %s DURATION, %s, %s or %s", Kill, KillParent, Stop, Sleep, Fail, NoSpace, IOError)
 	}
 	a := Action{Kind: Kind(f[0]), Hit: 1}
 	f = f[1:]
 	switch a.Kind {
-	case Kill, KillParent, Stop, Fail, NoSpace:
+	case Kill, KillParent, Stop, Fail, NoSpace, IOError:
 	case Sleep:
 		var err error
 		if len(f) == 0 {

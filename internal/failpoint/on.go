@@ -57,6 +57,8 @@ func hit(dir, point string) error {
 		return fmt.Errorf("failpoint %s: an injected error", point)
 	case NoSpace:
 		return fmt.Errorf("failpoint %s: %w", point, syscall.ENOSPC)
+	case IOError:
+		return fmt.Errorf("failpoint %s: %w", point, syscall.EIO)
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ type Spec struct {
 	Window     time.Duration `json:"window"`
 	// MalformedEvery makes each k-th record one that is no JSON; it has no part in the totals. 0: none.
 	MalformedEvery int64 `json:"malformed_every,omitempty"`
+	// HotEvery makes each k-th thousand of records one in which nine of ten are of one customer. 0: none.
+	HotEvery int64 `json:"hot_every,omitempty"`
 }
 
 // DefaultSpec is a spec of n records: 4 partitions, 100 customers, a record each 20 ms of event time, 5 s of disorder, windows of a minute.
@@ -94,8 +96,12 @@ func (s Spec) Purchase(n int64) Purchase {
 	if at.Before(s.Start) {
 		at = s.Start
 	}
+	customer := s.draw(n, 2, uint64(s.Customers))
+	if s.HotEvery > 0 && n/1000%s.HotEvery == s.HotEvery-1 && s.draw(n, 4, 10) > 0 {
+		customer = 0
+	}
 	return Purchase{
-		Customer: fmt.Sprintf("c%d", s.draw(n, 2, uint64(s.Customers))),
+		Customer: fmt.Sprintf("c%d", customer),
 		Cents:    1 + int64(s.draw(n, 3, 10_000)),
 		At:       at.Truncate(time.Millisecond).UTC(),
 	}

@@ -152,7 +152,7 @@ func onCheckpoints(w ...string) func(*run) []string {
 
 // aroundFaults are those of the machine, the daemons and the network.
 func aroundFaults() []Fault {
-	return append(cutFaults(),
+	return append(append(cutFaults(), memoryFaults()...),
 		dies(Worker), dies(TaskManager), dies(ApplicationMaster), dies(Coordinator), twice(),
 		frozen(Worker), frozen(Coordinator),
 		standing("worker", 5*time.Second, Worker),
@@ -160,13 +160,18 @@ func aroundFaults() []Fault {
 		standing("TaskManager and its worker", 20*time.Second, TaskManager, Worker),
 		standing("TaskManager", 15*time.Second, TaskManager),
 		standing("application master", 15*time.Second, ApplicationMaster),
-		away(rig.Kafka, false, 0), away(rig.Kafka, true, 20*time.Second),
-		away(rig.ResourceManager, true, 0), away(rig.NodeManager1, false, 5*time.Second), away(rig.DataNode, true, 5*time.Second),
+		away(rig.Kafka, false, 0), away(rig.Kafka, true, 20*time.Second), away(rig.Kafka, true, time.Minute),
+		away(rig.ResourceManager, true, 0), away(rig.NodeManager1, false, 5*time.Second), away(rig.NodeManager2, true, 30*time.Second), away(rig.DataNode, true, 5*time.Second),
+		meanwhile("checkpoint/metadata/before-rename", 6*time.Second, away(rig.ResourceManager, true, 0)),
+		meanwhile("task/before-ack", 6*time.Second, away(rig.DataNode, true, 2*time.Second)),
+		nodeGone(), decommissioned(0), decommissioned(8),
 		inHDFS("NameNode in safe mode", 8*time.Second, words("dfsadmin", "-safemode", "enter"), words("dfsadmin", "-safemode", "leave")),
 		inHDFS("no space for checkpoints (quota)", 6*time.Second, onCheckpoints("dfsadmin", "-setSpaceQuota", "1"), onCheckpoints("dfsadmin", "-clrSpaceQuota")),
 		inHDFS("no new files in the checkpoint folder (quota)", 6*time.Second, onCheckpoints("dfsadmin", "-setQuota", "1"), onCheckpoints("dfsadmin", "-clrQuota")),
 		goOn(), ended(), crashes(), fullDisk(8*time.Second),
-		cutOff(15*time.Second), slowBroker(300*time.Millisecond, 8*time.Second), resets(4, time.Second),
+		readOnly(6*time.Second), renamedAway(6*time.Second),
+		cutOff(15*time.Second), silentBroker(15*time.Second), slowBroker(300*time.Millisecond, 8*time.Second), resets(4, time.Second),
+		burst(40, 200*time.Millisecond, 6*time.Second),
 		lateEndTxn(3*time.Second), lateEndTxn(12*time.Second),
 	)
 }
@@ -234,6 +239,26 @@ func cutOff(d time.Duration) Fault {
 	return Fault{Name: fmt.Sprintf("network cut between job and broker for %v", d), Do: func(ctx context.Context, r *run) error {
 		r.proxy.Cut()
 		defer r.proxy.Heal()
+		return r.pause(ctx, d)
+	}}
+}
+
+// silentBroker breaks the connections between the job and the broker, and takes new ones without a word for d.
+func silentBroker(d time.Duration) Fault {
+	return Fault{Name: fmt.Sprintf("broker takes connections and says nothing for %v", d), Do: func(ctx context.Context, r *run) error {
+		r.proxy.Cut()
+		defer r.proxy.Heal()
+		r.proxy.Reset()
+		return r.pause(ctx, d)
+	}}
+}
+
+// burst writes the records of so many seconds at once, nine of ten of each second thousand of one key, to a job whose sink is slow meanwhile.
+func burst(seconds int64, delay, d time.Duration) Fault {
+	return Fault{Name: fmt.Sprintf("records of %d s at once, and broker answers %v late for %v", seconds, delay, d), Do: func(ctx context.Context, r *run) error {
+		r.burst.Add(seconds)
+		r.proxy.Slow(delay)
+		defer r.proxy.Slow(0)
 		return r.pause(ctx, d)
 	}}
 }

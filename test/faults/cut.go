@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/thalweg/thalweg/yarnrpc/conf"
@@ -141,12 +142,36 @@ func portsOf(addresses ...string) (ports []int, err error) {
 	return ports, nil
 }
 
+// diesUnheard kills a worker whose connections drop all: the others have sockets of which nobody is at the other end.
+func diesUnheard(d time.Duration) Fault {
+	return Fault{Name: fmt.Sprintf("kill worker, whose network is cut for %v", d), Root: true, Do: func(ctx context.Context, r *run) error {
+		p, err := r.one(Worker)
+		if err != nil {
+			return err
+		}
+		ports, err := connections(p.pid)
+		if err != nil {
+			return err
+		}
+		heal, err := drop(ctx, ports, bothWays)
+		if err != nil {
+			return err
+		}
+		r.logf("kill -9 the worker, pid %d of %s, behind %d ports that drop all", p.pid, p.container, len(ports))
+		err = syscall.Kill(p.pid, syscall.SIGKILL)
+		return errors.Join(err, r.pause(ctx, d), heal())
+	}}
+}
+
 // cutFaults are those of the network between processes.
 func cutFaults() []Fault {
 	return []Fault{
 		cut("between workers", 15*time.Second, bothWays, listeners(Worker)),
 		cut("one way between workers", 8*time.Second, way{from: true, share: 1}, listeners(Worker)),
 		cut("a tenth of the packets between workers", 8*time.Second, way{true, true, 0.1}, listeners(Worker)),
+		cut("one way from TaskManagers to application master", 12*time.Second, way{to: true, share: 1}, listeners(ApplicationMaster)),
+		cut("one way from application master to TaskManagers", 12*time.Second, way{from: true, share: 1}, listeners(ApplicationMaster)),
+		diesUnheard(12 * time.Second),
 		cut("between TaskManagers and application master", 15*time.Second, bothWays, listeners(ApplicationMaster)),
 		cut("between application master and ResourceManager", 15*time.Second, bothWays, scheduler),
 		cut("between the job and the NameNode", 12*time.Second, bothWays, nameNode),

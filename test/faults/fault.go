@@ -22,6 +22,8 @@ type Fault struct {
 	Alone bool
 	// Root says that only root can do it.
 	Root bool
+	// Apart says that it takes NodeManagers on two hosts.
+	Apart bool
 }
 
 // errNotReached says that a failpoint was armed and nothing came there. In a pair the other fault may be the reason.

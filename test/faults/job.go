@@ -21,10 +21,13 @@ type job struct {
 	app, id string
 }
 
+// user is whose applications are: one who may not do everything in HDFS.
+const user = "alice"
+
 // thalweg runs the client.
 func thalweg(ctx context.Context, c *rig.Cluster, bin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, bin+"/thalweg", args...)
-	cmd.Env = append(cmd.Environ(), c.Env()...)
+	cmd.Env = append(append(cmd.Environ(), c.Env()...), "HADOOP_USER_NAME="+user)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -51,6 +51,25 @@ func at(point string, a failpoint.Action, by provoke) Fault {
 	return f
 }
 
+// meanwhile is a fault that strikes while a process stands at a failpoint, where it stays for d.
+func meanwhile(point string, d time.Duration, f Fault) Fault {
+	do := f.Do
+	f.Name += ", while somebody is at " + point
+	f.Alone = true
+	f.Do = func(ctx context.Context, r *run) error {
+		if err := r.armoury.Arm(point, failpoint.Action{Kind: failpoint.Sleep, For: d, Hit: 1}); err != nil {
+			return err
+		}
+		wctx, cancel := context.WithTimeout(ctx, reachWithin)
+		defer cancel()
+		if _, err := r.armoury.Await(wctx, point); err != nil {
+			return errors.Join(fmt.Errorf("%w (%w)", errNotReached, err), r.armoury.Disarm(point))
+		}
+		return do(ctx, r)
+	}
+	return f
+}
+
 // stopFor is how long a stopped process stands: longer than heartbeat.timeout, so that whoever listens to it takes it for dead.
 const stopFor = 12 * time.Second
 
@@ -144,6 +163,7 @@ func pointFaults(backend string) (all []Fault) {
 	add(failpoint.Action{Kind: failpoint.Kill, Hit: 20}, false, nil, "network/send")
 	if backend == "pebble" { // the other one uses no disk
 		add(failpoint.Action{Kind: failpoint.NoSpace, Hit: 1}, false, nil, "disk/create-table")
+		add(failpoint.Action{Kind: failpoint.IOError, Hit: 1}, false, nil, "disk/create-table")
 		add(kill, false, nil, "disk/create-table")
 	}
 	// While the job restarts, or another attempt comes up.

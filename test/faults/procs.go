@@ -14,6 +14,18 @@ type process struct {
 	pid       int
 	kind      Kind
 	container string
+	node      int // port of the NodeManager
+}
+
+// nodePort is the port of the NodeManager that started a container's process, 0 when its environment does not say.
+func nodePort(env []byte) int {
+	for v := range bytes.SplitSeq(env, []byte{0}) {
+		if text, ok := bytes.CutPrefix(v, []byte("NM_PORT=")); ok {
+			n, _ := strconv.Atoi(string(text)) // 0 then
+			return n
+		}
+	}
+	return 0
 }
 
 // processes lists the live processes of an application, by kind: those whose environment names one of its containers.
@@ -50,7 +62,7 @@ func processes(app string) ([]process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("faults: %s: %w", d, err)
 		}
-		p := process{pid: pid, container: container}
+		p := process{pid: pid, container: container, node: nodePort(env)}
 		switch {
 		case bytes.Contains(env, []byte("THALWEG_ROLE=worker")):
 			p.kind = Worker

@@ -85,6 +85,9 @@ func spec(o Options) eos.Spec {
 	s := eos.DefaultSpec(o.Seed, o.Records)
 	s.Customers, s.Window, s.Step, s.OutOfOrder = 20, time.Second, 5*time.Millisecond, 500*time.Millisecond
 	s.MalformedEvery = 250
+	if o.long() {
+		s.HotEvery = 2
+	}
 	return s
 }
 
@@ -131,6 +134,7 @@ type run struct {
 	raw                          rawReader
 	report                       Report
 	left                         atomic.Int64 // faults to come
+	burst                        atomic.Int64 // seconds whose records are to be written at once
 
 	// Of long runs.
 	armoury    *failpoint.Armoury
@@ -263,7 +267,11 @@ func (r *run) write(ctx context.Context) error {
 		n, rate := r.o.Records-next, 0.0
 		if left := r.left.Load(); left > 0 {
 			rate = float64(n) / (r.o.pace() * time.Duration(left+1)).Seconds()
-			n = min(n, max(1, int64(rate)))
+			more := r.burst.Swap(0)
+			n = min(n, max(1, int64(rate*float64(1+more))))
+			if more > 0 {
+				rate = 0
+			}
 		}
 		if err := r.kafka.Write(ctx, r.in, r.spec, next, next+n, rate); err != nil {
 			return err

@@ -62,6 +62,17 @@ func listening(pid int) (ports []int, err error) {
 	return ports, err
 }
 
+// connections lists the ports of all sockets of a process.
+func connections(pid int) (ports []int, err error) {
+	all, err := sockets(pid)
+	for _, s := range all {
+		if !slices.Contains(ports, s.port) {
+			ports = append(ports, s.port)
+		}
+	}
+	return ports, err
+}
+
 // accepted counts the connections that others have opened to a process.
 func accepted(pid int) (n int, err error) {
 	all, err := sockets(pid)

@@ -38,6 +38,11 @@ func (c *Cluster) writeConf() error {
 			return err
 		}
 	}
+	if _, err := os.Stat(l.excluded()); err != nil {
+		if err := writeFile(l.excluded(), nil, 0o644); err != nil {
+			return err
+		}
+	}
 	for _, d := range s.Daemons {
 		if !ownConf(d) {
 			continue
@@ -112,6 +117,7 @@ func (c *Cluster) yarnSite() map[string]string {
 		"yarn.resourcemanager.leveldb-state-store.path":         l.data("resourcemanager"),
 		"yarn.resourcemanager.connect.retry-interval.ms":        "1000",
 		"yarn.nm.liveness-monitor.expiry-interval-ms":           "60000",
+		"yarn.resourcemanager.nodes.exclude-path":               l.excluded(),
 		// Small containers; a NodeManager of 4 GiB is the largest one.
 		"yarn.scheduler.minimum-allocation-mb":     "64",
 		"yarn.scheduler.increment-allocation-mb":   "64",
@@ -156,12 +162,13 @@ func (c *Cluster) nodeManagerSite(name string) map[string]string {
 	if name != NodeManager1 && name != NodeManager2 {
 		return nil
 	}
-	l, s, i := c.layout, c.state, nmShift(name)
+	l, s := c.layout, c.state
 	return map[string]string{
-		"yarn.nodemanager.address":                   s.addr(portNM + i),
-		"yarn.nodemanager.localizer.address":         s.addr(portNMLocalizer + i),
-		"yarn.nodemanager.webapp.address":            s.addr(portNMHTTP + i),
-		"yarn.nodemanager.collector-service.address": s.addr(portNMCollector + i),
+		"yarn.nodemanager.hostname":                  s.hostOf(name),
+		"yarn.nodemanager.address":                   s.nodeAddr(name, portNM),
+		"yarn.nodemanager.localizer.address":         s.nodeAddr(name, portNMLocalizer),
+		"yarn.nodemanager.webapp.address":            s.nodeAddr(name, portNMHTTP),
+		"yarn.nodemanager.collector-service.address": s.nodeAddr(name, portNMCollector),
 		"yarn.nodemanager.local-dirs":                filepath.Join(l.data(name), "local"),
 		"yarn.nodemanager.log-dirs":                  filepath.Join(l.data(name), "logs"),
 		"yarn.nodemanager.recovery.dir":              filepath.Join(l.data(name), "recovery"),

@@ -89,7 +89,7 @@ func (c *Cluster) awaitPorts(ctx context.Context, d daemon) error {
 	told := false
 	return poll(ctx, timeWait, 50*time.Millisecond, func() error {
 		for _, o := range d.ports {
-			l, err := net.Listen("tcp", c.state.addr(o))
+			l, err := net.Listen("tcp", net.JoinHostPort(c.state.hostOf(d.name), strconv.Itoa(c.state.PortBase+o)))
 			if err == nil {
 				_ = l.Close()
 				continue

@@ -43,8 +43,36 @@ const host = "localhost"
 // timeWait is a little more than the minute for which the system keeps the port of a closed connection (TIME_WAIT).
 const timeWait = 70 * time.Second
 
+// secondHost is that of the second NodeManager in a cluster of two hosts (THALWEG_RIG_HOSTS=2): YARN excludes nodes by their hosts.
+const secondHost = "127.0.0.2"
+
 func (s state) addr(offset int) string {
 	return net.JoinHostPort(host, strconv.Itoa(s.PortBase+offset))
+}
+
+// hostOf is where a daemon listens.
+func (s state) hostOf(daemon string) string {
+	if daemon == NodeManager2 && s.Hosts == 2 {
+		return secondHost
+	}
+	return host
+}
+
+// nodeAddr is an address of a NodeManager.
+func (s state) nodeAddr(name string, offset int) string {
+	return net.JoinHostPort(s.hostOf(name), strconv.Itoa(s.PortBase+offset+nmShift(name)))
+}
+
+// wantedHosts is THALWEG_RIG_HOSTS for a new cluster, 1 by default.
+func wantedHosts() (int, error) {
+	switch v := os.Getenv("THALWEG_RIG_HOSTS"); v {
+	case "", "1":
+		return 1, nil
+	case "2":
+		return 2, nil
+	default:
+		return 0, fmt.Errorf("rig: THALWEG_RIG_HOSTS=%q: expected 1 or 2", v)
+	}
 }
 
 // wantedBase is the first block to try: THALWEG_PORT_BASE or the default.

@@ -75,7 +75,7 @@ func (c *Cluster) ready(ctx context.Context, name string) error {
 				Healthy bool   `json:"nodeHealthy"`
 			} `json:"nodeInfo"`
 		}
-		if err := getJSON(ctx, "http://"+s.addr(portNMHTTP+nmShift(name))+"/ws/v1/node/info", &node); err != nil {
+		if err := getJSON(ctx, "http://"+s.nodeAddr(name, portNMHTTP)+"/ws/v1/node/info", &node); err != nil {
 			return err
 		}
 		if !node.NodeInfo.Healthy {
@@ -85,7 +85,7 @@ func (c *Cluster) ready(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if !contains(running, s.addr(portNM+nmShift(name))) {
+		if !contains(running, s.nodeAddr(name, portNM)) {
 			return errors.New("not registered with the ResourceManager")
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -227,6 +228,11 @@ func (c *Cluster) configure(opts Options, running bool) (func(), error) {
 			}
 			base = b
 		}
+		hosts, err := wantedHosts()
+		if err != nil {
+			return nil, err
+		}
+		c.state.Hosts = hosts
 		c.state.Daemons = opts.Daemons
 		c.state.Core, c.state.HDFS, c.state.YARN, c.state.KafkaConfig = opts.CoreSite, opts.HDFSSite, opts.YARNSite, opts.KafkaConfig
 		var offsets []int
@@ -329,6 +335,17 @@ func (c *Cluster) Status(ctx context.Context) []Status {
 
 // LogFile is the log of a daemon; what it prints itself is beside it, ending in .out.
 func (c *Cluster) LogFile(daemon string) string { return c.layout.log(daemon) }
+
+// NodeManager is the address (host:port) of a NodeManager, by which YARN knows its node.
+func (c *Cluster) NodeManager(daemon string) string { return c.state.nodeAddr(daemon, portNM) }
+
+// Exclude makes the nodes on these hosts, and no others, the excluded ones; they are decommissioned with `yarn rmadmin -refreshNodes`.
+func (c *Cluster) Exclude(hosts ...string) error {
+	return writeFile(c.layout.excluded(), []byte(strings.Join(append(hosts, ""), "\n")), 0o644)
+}
+
+// NodeMemoryMB is what each NodeManager has for containers.
+func (c *Cluster) NodeMemoryMB() int { return nodeMemoryMB }
 
 // ContainerLogs are the folders below which the NodeManagers write containers' logs while an application runs.
 func (c *Cluster) ContainerLogs() []string {

@@ -18,7 +18,8 @@ type state struct {
 	JavaHome    string            `json:"java_home"`
 	HadoopJars  string            `json:"hadoop_jars"`
 	KafkaJars   string            `json:"kafka_jars"`
-	HDFSReady   bool              `json:"hdfs_ready"` // the first folders of the file system are made
+	HDFSReady   bool              `json:"hdfs_ready"`      // the first folders of the file system are made
+	Hosts       int               `json:"hosts,omitempty"` // 2: the second NodeManager has a host of its own
 	Core        map[string]string `json:"core_site,omitempty"`
 	HDFS        map[string]string `json:"hdfs_site,omitempty"`
 	YARN        map[string]string `json:"yarn_site,omitempty"`
@@ -35,6 +36,7 @@ func (l layout) lock() string              { return filepath.Join(l.dir, "lock")
 func (l layout) auto() string              { return filepath.Join(l.dir, "auto") } // there: started by Shared
 func (l layout) conf() string              { return filepath.Join(l.dir, "conf") }
 func (l layout) confOf(d string) string    { return filepath.Join(l.dir, "conf-"+d) }
+func (l layout) excluded() string          { return filepath.Join(l.conf(), "yarn.exclude") } // hosts of nodes that are decommissioned
 func (l layout) webapps() string           { return filepath.Join(l.dir, "webroot") }
 func (l layout) bin() string               { return filepath.Join(l.dir, "bin") }
 func (l layout) log(daemon string) string  { return filepath.Join(l.dir, "log", daemon+".log") }

@@ -351,3 +351,22 @@ func TestUpdateInPlace(t *testing.T) {
 		t.Errorf("updated: got %v", got)
 	}
 }
+
+// A chain may be long: what is done for each of its operators does not grow with their number.
+func TestAChainOfThousands(t *testing.T) {
+	out := &collect[int]{}
+	const n = 5000
+	if err := runJob(t, nil, func(env *Environment) error {
+		s := env.FromCollection(1, 2, 3).Map(func(v int) int { return v })
+		for range n {
+			s = s.Map(func(v int) int { return v + 1 })
+		}
+		s.SinkTo(out)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{fmt.Sprint(n + 1), fmt.Sprint(n + 2), fmt.Sprint(n + 3)}; !slices.Equal(sorted(out), want) {
+		t.Errorf("got %v, want %v", out.got, want)
+	}
+}

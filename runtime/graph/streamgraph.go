@@ -335,7 +335,6 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 			if n.MaxParallelism == v.MaxParallelism {
 				v.MaxDerived = v.MaxDerived && n.maxDerived // set for one is set for the chain
 			}
-			v.Name += " -> " + n.Name
 			c.Tag = n.In[0].Tag
 			t.chain[from].Chained = append(t.chain[from].Chained, c)
 			continue
@@ -344,7 +343,7 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		id := VertexID(c.ID)
 		index[n] = len(jg.Vertices)
 		p.Heads[id] = c
-		v := Vertex{ID: id, Name: n.Name, Operators: []Operator{op}, Parallelism: n.Parallelism, MaxParallelism: n.MaxParallelism, MaxDerived: n.maxDerived, SlotSharingGroup: n.SlotSharingGroup}
+		v := Vertex{ID: id, Operators: []Operator{op}, Parallelism: n.Parallelism, MaxParallelism: n.MaxParallelism, MaxDerived: n.maxDerived, SlotSharingGroup: n.SlotSharingGroup}
 		for _, e := range n.In {
 			from := &jg.Vertices[index[t.head[e.From]]]
 			out := len(from.Outputs)
@@ -363,9 +362,21 @@ func (t *translation) build(g *StreamGraph) (*Program, error) {
 		}
 		jg.Vertices = append(jg.Vertices, v)
 	}
+	for i := range jg.Vertices {
+		jg.Vertices[i].Name = chainName(jg.Vertices[i].Operators)
+	}
 	var err error
 	jg.Fingerprint, err = fingerprint(jg)
 	return p, err
+}
+
+// chainName is "Source: orders -> Map -> Filter".
+func chainName(ops []Operator) string {
+	names := make([]string, len(ops))
+	for i := range ops {
+		names[i] = ops[i].Name
+	}
+	return strings.Join(names, " -> ")
 }
 
 // identity is what edges have in common whose Keyers compute the same keys, nil when it is not known.

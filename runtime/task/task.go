@@ -126,7 +126,7 @@ var ErrCanceled = errors.New("task: canceled")
 // New makes a task. Run runs it.
 func New(ctx context.Context, env Environment, d Deployment) *Task {
 	t := &Task{d: d, env: env, mail: newMailbox(), done: make(chan struct{}), metrics: newMetrics(), born: time.Now()}
-	t.log = env.Logger.With().Str("vertex", d.Vertex.Name).Int("subtask", d.Subtask).Int("attempt", d.Execution.Attempt).Logger()
+	t.log = env.Logger.With().Str("vertex", brief(d.Vertex)).Int("subtask", d.Subtask).Int("attempt", d.Execution.Attempt).Logger()
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.snapshots.running = map[int64]context.CancelFunc{}
 	return t

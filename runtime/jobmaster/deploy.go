@@ -58,6 +58,9 @@ func (j *JobMaster) deploy(e scheduler.Deploy) {
 			return
 		}
 		d.CheckpointDir = dir
+		if j.held != nil {
+			j.held.deploy(d, t.ID)
+		}
 		tm := t.Slot.TaskManager
 		if by[tm] == nil {
 			by[tm] = &pb.Deploy{OldestAttempt: int32(e.Oldest)}

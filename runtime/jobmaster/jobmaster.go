@@ -55,6 +55,7 @@ type JobMaster struct {
 	autoscaling autoscaling
 	coord       coordState
 	prep        *preparation
+	held        *held // nil: tasks run as soon as they are restored
 	commits     commits
 	saving      saving
 	resumed     map[graph.ExecutionID]string // finished in an earlier application attempt: the worker's incarnation

@@ -214,6 +214,9 @@ func (j *JobMaster) begin(s started) {
 	}
 	if s.from != nil {
 		j.log.Info().Int64("checkpoint_id", s.from.ID).Str("path", s.from.Dir).Msg("the job starts from a checkpoint")
+		if j.opts.Pointer.IsZero() {
+			j.held = &held{path: s.from.Dir, opened: map[heldTask]bool{}}
+		}
 	}
 	if len(done) > 0 {
 		j.log.Info().Int("vertices", len(done)).Int("of", len(j.graph.Vertices)).Msg("the job goes on behind the stages that had finished or begun to commit")

@@ -144,6 +144,10 @@ func (j *JobMaster) fromWorker(tm string, up *pb.WorkerUp) {
 			j.sched.Execution(graph.ExecutionID{Vertex: v, Subtask: int(m.OperatorEvent.GetSubtask()), Attempt: int(m.OperatorEvent.GetAttempt())}) != nil {
 			j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_OperatorEvent{OperatorEvent: m.OperatorEvent}})
 		}
+	case *pb.WorkerUp_Opened:
+		if id, err := graph.ParseExecutionID(m.Opened.GetExecutionId()); err == nil {
+			j.taskOpened(id, m.Opened.GetMisfits())
+		}
 	case *pb.WorkerUp_Metrics:
 		j.metrics.update(m.Metrics, func(id graph.ExecutionID) bool { return j.sched != nil && j.sched.Execution(id) != nil })
 	}
@@ -192,6 +196,9 @@ func (j *JobMaster) taskState(tm string, m *pb.TaskStateChanged) {
 		ev.Failure = &f
 	}
 	j.step(ev)
+	if st == scheduler.TaskRunning {
+		j.taskOpened(id, nil) // it was not held, by an SDK that does not know how to
+	}
 }
 
 func failureOf(f *pb.Failure) scheduler.Failure {

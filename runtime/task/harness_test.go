@@ -170,6 +170,7 @@ func (r *reporter) Ack(a *pb.CheckpointAck) {
 }
 func (r *reporter) Decline(graph.ExecutionID, int64, *pb.Failure)     {}
 func (r *reporter) Event(graph.OperatorID, graph.ExecutionID, []byte) {}
+func (r *reporter) Opened(graph.ExecutionID, []string)                {}
 
 // runJob runs a program with all tasks in this process and returns the failures.
 func runJob(t testing.TB, g *graph.StreamGraph, conf config.Configuration) []*pb.Failure {

@@ -54,7 +54,8 @@ type Deployment struct {
 	CommitOnly         bool               // all there is to do is to commit what Restore holds
 	Restore            metadata.Task
 	RestoredCheckpoint int64
-	Start              *Start // of the tasks that are deployed together; nil: this one waits for no others
+	// Hold lets the task process nothing before Proceed: the JobMaster hears from each task whether what it restores fits.
+	Hold bool
 }
 
 // Environment is what a worker gives to its tasks.
@@ -83,6 +84,8 @@ type Reporter interface {
 	Ack(ack *pb.CheckpointAck)
 	Decline(id graph.ExecutionID, checkpoint int64, f *pb.Failure)
 	Event(op graph.OperatorID, id graph.ExecutionID, payload []byte)
+	// Opened tells that a task that is held has opened its state, and what of the stored state does not fit.
+	Opened(id graph.ExecutionID, misfits []string)
 }
 
 // Task is a running subtask. Its methods are safe from any goroutine.
@@ -117,6 +120,8 @@ type Task struct {
 	snapshots snapshots
 	metrics   *metrics
 	composed  atomic.Bool // parts and input are set
+	proceed   chan struct{}
+	release   func() // closes proceed, once
 	done      chan struct{}
 }
 
@@ -125,7 +130,8 @@ var ErrCanceled = errors.New("task: canceled")
 
 // New makes a task. Run runs it.
 func New(ctx context.Context, env Environment, d Deployment) *Task {
-	t := &Task{d: d, env: env, mail: newMailbox(), done: make(chan struct{}), metrics: newMetrics(), born: time.Now()}
+	t := &Task{d: d, env: env, mail: newMailbox(), proceed: make(chan struct{}), done: make(chan struct{}), metrics: newMetrics(), born: time.Now()}
+	t.release = sync.OnceFunc(func() { close(t.proceed) })
 	t.log = env.Logger.With().Str("vertex", brief(d.Vertex)).Int("subtask", d.Subtask).Int("attempt", d.Execution.Attempt).Logger()
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.snapshots.running = map[int64]context.CancelFunc{}
@@ -143,6 +149,9 @@ func (t *Task) Cancel() {
 	t.cancel(ErrCanceled)
 	t.mail.interrupt()
 }
+
+// Proceed lets a task go on that is held.
+func (t *Task) Proceed() { t.release() }
 
 // Finish lets a task end that is at the end of its data, or suspended.
 func (t *Task) Finish() {
@@ -225,11 +234,9 @@ func (t *Task) run() (err error) {
 	return t.closeAll()
 }
 
-// open composes and opens the operators, and waits for the tasks that are deployed with this one.
+// open composes and opens the operators. A task that is held waits afterwards.
 func (t *Task) open() error {
 	var misfit *operator.MisfitError
-	arrive := sync.OnceFunc(func() { t.d.Start.Arrive(misfit) })
-	defer arrive()
 	if err := t.compose(); err != nil {
 		return err
 	}
@@ -244,11 +251,28 @@ func (t *Task) open() error {
 			return fmt.Errorf("open: %w", err)
 		}
 	}
-	arrive()
-	if err := t.d.Start.wait(t.ctx, misfit); err != nil {
-		return fmt.Errorf("open: %w", err)
+	switch {
+	case t.d.Hold:
+		return t.hold(misfit)
+	case misfit != nil:
+		return fmt.Errorf("open: %w", misfit)
 	}
 	return nil
+}
+
+// hold tells what of the stored state does not fit, and waits: for the word to go on or, when something does not fit in any task of the job, for the end.
+func (t *Task) hold(misfit *operator.MisfitError) error {
+	var misfits []string
+	if misfit != nil {
+		misfits = misfit.Misfits
+	}
+	t.env.Report.Opened(t.d.Execution, misfits)
+	select {
+	case <-t.proceed:
+		return nil
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
+	}
 }
 
 // current describes the operator whose user code runs.

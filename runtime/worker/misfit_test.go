@@ -1,25 +1,32 @@
 package worker_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/graph"
+	"github.com/thalweg/thalweg/runtime/jobmaster/jobtest"
 	"github.com/thalweg/thalweg/runtime/operator"
 	"github.com/thalweg/thalweg/runtime/scheduler"
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
 )
 
-// keeper keeps two values of a key, and a list of its subtask.
+// keeper keeps two values of a key.
 type keeper[V any] struct {
 	a, b  operator.ValueState[V]
 	value V
+	open  func() // runs first in Open; nil for nothing
 }
 
 func (k *keeper[V]) Open(rt *operator.RuntimeContext[int64]) (err error) {
+	if k.open != nil {
+		k.open()
+	}
 	if k.a, err = rt.ValueState[V]("a"); err != nil {
 		return err
 	}
@@ -105,4 +112,78 @@ func TestAllStateThatDoesNotFitIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// apart is a source with a sink, and two keepers with a sink each, all in slots of their own.
+func apart[V any](t *testing.T, w *world, value V, open func()) *graph.Program {
+	t.Helper()
+	typ, err := operator.TypeOf[count]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sel := operator.KeySelector[int64, count]{Fn: func(c count) int64 { return c.Key }, Codec: serde.Must[int64]()}
+	src := &graph.Node{Kind: "source", Name: "ticks", UID: "ticks", Source: true, Stateful: true, OutImpl: typ, Impl: operator.Source(ticks{w}, operator.Watermarks[count]{})}
+	nodes := []*graph.Node{src, {Kind: "sink", Name: "out", UID: "out", In: []graph.Edge{{From: src}}, Impl: operator.Sink[count](collect{w})}}
+	for _, name := range []string{"first", "second"} {
+		keep := &graph.Node{Kind: "process", Name: name, UID: name, Keyed: true, Stateful: true, OutImpl: typ, SlotSharingGroup: name,
+			In:   []graph.Edge{{From: src, Partitioner: graph.Hash, Keyer: sel}},
+			Impl: operator.KeyedProcess(sel, func() operator.KeyedProcessFunction[int64, count, count] { return &keeper[V]{value: value, open: open} })}
+		nodes = append(nodes, keep, &graph.Node{Kind: "sink", Name: name + " out", UID: name + " out", SlotSharingGroup: name, In: []graph.Edge{{From: keep}}, Impl: operator.Sink[count](collect{newWorld(0)})})
+	}
+	g, err := graph.Translate(&graph.StreamGraph{Name: "apart", Nodes: nodes},
+		graph.Options{Parallelism: 1, MaxParallelism: -1, Chaining: true, Protocol: version.Protocol, SDK: version.Version, DefaultMax: state.DefaultMaxParallelism})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// When what one worker's tasks restore does not fit, the tasks of other workers, whose state does, process nothing either; and what does not fit at several
+// workers is told together.
+func TestNoWorkerProcessesWhatAnotherRefuses(t *testing.T) {
+	conf := config.Configuration{}
+	w := newWorld(50)
+	c := startCluster(t, t.TempDir(), apart(t, w, "text", nil), 1, 1, conf)
+	c.running()
+	workers := map[string]bool{}
+	for _, v := range c.details().Vertices {
+		workers[v.Tasks[0].TaskManager] = true
+	}
+	if len(workers) != 3 {
+		t.Fatalf("the job runs on %d workers", len(workers))
+	}
+	c.count(w, 1)
+	conf[config.SavepointPath.Key] = c.checkpoint()
+	c.cancel()
+	w = newWorld(50)
+	w.rounds.Store(5) // there is input
+	seen := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.seen)
+	}
+	patience, done := context.WithTimeout(t.Context(), time.Second)
+	defer done()
+	slow := func() { // the others have time to process it
+		for patience.Err() == nil && seen() == 0 {
+			jobtest.Pause()
+		}
+	}
+	x := startCluster(t, t.TempDir(), apart(t, w, int64(7), slow), 1, 1, conf)
+	x.ended("the job to be refused", func() bool { return x.details().State == scheduler.JobFailed })
+	d := x.details()
+	for _, part := range []string{"in 4 points", "(uid first)", "(uid second)", `state "a"`, `state "b"`, "stored string, now int64"} {
+		if !strings.Contains(d.Root.Message, part) {
+			t.Errorf("%q does not say %q", d.Root.Message, part)
+		}
+	}
+	if n := seen(); n > 0 || d.Restarts > 0 {
+		t.Errorf("%d keys were processed, %d restarts", n, d.Restarts)
+	}
+	w = newWorld(50)
+	w.rounds.Store(1)
+	fine := startCluster(t, t.TempDir(), apart(t, w, "text", nil), 1, 1, conf)
+	fine.running()
+	fine.count(w, 1) // they do not wait for ever
+	fine.cancel()
 }

@@ -223,6 +223,12 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 				t.Finish()
 			}
 		}
+	case *pb.WorkerDown_Proceed:
+		for _, id := range m.Proceed.GetExecutionIds() {
+			if t := w.task(id); t != nil {
+				t.Proceed()
+			}
+		}
 	case *pb.WorkerDown_Release:
 		w.env.Network.Release(executions(m.Release.GetExecutionIds())...)
 	}
@@ -305,11 +311,9 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int
 		}
 		w.env.Network.ReleaseBefore(oldest, kept...) // what finished and was not read to its end; nobody will
 	})
-	start := startOf(ds)
 	for _, d := range ds {
-		t, err := w.make(ctx, d, start)
+		t, err := w.make(ctx, d)
 		if err != nil {
-			start.Arrive(nil)
 			if e, perr := graph.ParseExecutionID(d.GetExecutionId()); perr == nil {
 				w.State(e, pb.TaskState_FAILED, &pb.Failure{Message: err.Error(), Kind: "deploy"})
 			}
@@ -328,17 +332,7 @@ func (w *worker) deploy(ctx context.Context, ds []*pb.TaskDeployment, oldest int
 	}
 }
 
-// startOf lets tasks that are deployed with state wait for each other; nil when none is.
-func startOf(ds []*pb.TaskDeployment) *task.Start {
-	for _, d := range ds {
-		if len(d.GetRestore()) > 0 && !d.GetCommitOnly() {
-			return task.NewStart(len(ds))
-		}
-	}
-	return nil
-}
-
-func (w *worker) make(ctx context.Context, d *pb.TaskDeployment, start *task.Start) (*task.Task, error) {
+func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, error) {
 	e, err := graph.ParseExecutionID(d.GetExecutionId())
 	if err != nil {
 		return nil, fmt.Errorf("worker: deploy: %w", err)
@@ -351,7 +345,7 @@ func (w *worker) make(ctx context.Context, d *pb.TaskDeployment, start *task.Sta
 		Execution: e, JobName: w.program.Graph.Name, Vertex: v, Head: head, Subtask: int(d.GetSubtask()),
 		Parallelism: int(d.GetParallelism()), MaxParallelism: int(d.GetMaxParallelism()),
 		RestoredCheckpoint: d.GetRestoredCheckpointId(), ConsumerMax: map[int]int{},
-		Batch: w.program.Graph.Mode == graph.Batch, CommitOnly: d.GetCommitOnly(), Start: start,
+		Batch: w.program.Graph.Mode == graph.Batch, CommitOnly: d.GetCommitOnly(), Hold: d.GetHold(),
 	}
 	for _, g := range d.GetInputs() {
 		var in []network.Source
@@ -419,6 +413,11 @@ func (w *worker) Ack(a *pb.CheckpointAck) {
 // Decline implements task.Reporter.
 func (w *worker) Decline(id graph.ExecutionID, checkpoint int64, f *pb.Failure) {
 	w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_Declined{Declined: &pb.CheckpointDeclined{ExecutionId: id.String(), CheckpointId: checkpoint, Failure: f}}})
+}
+
+// Opened implements task.Reporter.
+func (w *worker) Opened(id graph.ExecutionID, misfits []string) {
+	w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_Opened{Opened: &pb.TaskOpened{ExecutionId: id.String(), Misfits: misfits}}})
 }
 
 // Event implements task.Reporter.

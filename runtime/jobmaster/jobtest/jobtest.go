@@ -44,6 +44,10 @@ func Graph(p, q int) *graph.JobGraph {
 type World struct {
 	// OnDeploy is called with every task; it may return a failure, which the task then reports.
 	OnDeploy func(t *pb.TaskDeployment) *pb.Failure
+	// Open is called with every task that is held: what does not fit, and whether the task has opened its state; nil opens each, and all fits.
+	Open func(t *pb.TaskDeployment) (misfits []string, ok bool)
+	// OnRun is called with the execution of every task that begins to run.
+	OnRun func(id string)
 	// Bounded makes every task report END_OF_DATA once it runs.
 	Bounded bool
 	// Mute drops acknowledgements.
@@ -170,10 +174,22 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 					continue
 				}
 			}
-			k.State(t.GetExecutionId(), pb.TaskState_RUNNING, nil)
-			if w.Bounded {
-				k.State(t.GetExecutionId(), pb.TaskState_END_OF_DATA, nil)
+			if !t.GetHold() {
+				k.run(t.GetExecutionId())
+				continue
 			}
+			var misfits []string
+			ok := true
+			if w.Open != nil {
+				misfits, ok = w.Open(t)
+			}
+			if ok {
+				k.Opened(t.GetExecutionId(), misfits...)
+			}
+		}
+	case *pb.WorkerDown_Proceed:
+		for _, id := range x.Proceed.GetExecutionIds() {
+			k.run(id)
 		}
 	case *pb.WorkerDown_Cancel:
 		ids := x.Cancel.GetExecutionIds()
@@ -252,6 +268,21 @@ func (k *Worker) Tasks() []string {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// Opened reports that a task that is held has opened its state.
+func (k *Worker) Opened(id string, misfits ...string) {
+	_ = k.Link.Send(&pb.WorkerUp{Msg: &pb.WorkerUp_Opened{Opened: &pb.TaskOpened{ExecutionId: id, Misfits: misfits}}})
+}
+
+func (k *Worker) run(id string) {
+	if k.w.OnRun != nil {
+		k.w.OnRun(id)
+	}
+	k.State(id, pb.TaskState_RUNNING, nil)
+	if k.w.Bounded {
+		k.State(id, pb.TaskState_END_OF_DATA, nil)
+	}
 }
 
 // State reports a task's state.

@@ -1184,6 +1184,7 @@ type WorkerUp struct {
 	//	*WorkerUp_Declined
 	//	*WorkerUp_OperatorEvent
 	//	*WorkerUp_Metrics
+	//	*WorkerUp_Opened
 	Msg           isWorkerUp_Msg `protobuf_oneof:"msg"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1280,6 +1281,15 @@ func (x *WorkerUp) GetMetrics() *WorkerMetrics {
 	return nil
 }
 
+func (x *WorkerUp) GetOpened() *TaskOpened {
+	if x != nil {
+		if x, ok := x.Msg.(*WorkerUp_Opened); ok {
+			return x.Opened
+		}
+	}
+	return nil
+}
+
 type isWorkerUp_Msg interface {
 	isWorkerUp_Msg()
 }
@@ -1308,6 +1318,10 @@ type WorkerUp_Metrics struct {
 	Metrics *WorkerMetrics `protobuf:"bytes,6,opt,name=metrics,proto3,oneof"`
 }
 
+type WorkerUp_Opened struct {
+	Opened *TaskOpened `protobuf:"bytes,7,opt,name=opened,proto3,oneof"`
+}
+
 func (*WorkerUp_Hello) isWorkerUp_Msg() {}
 
 func (*WorkerUp_TaskState) isWorkerUp_Msg() {}
@@ -1319,6 +1333,62 @@ func (*WorkerUp_Declined) isWorkerUp_Msg() {}
 func (*WorkerUp_OperatorEvent) isWorkerUp_Msg() {}
 
 func (*WorkerUp_Metrics) isWorkerUp_Msg() {}
+
+func (*WorkerUp_Opened) isWorkerUp_Msg() {}
+
+// TaskOpened says that a task that is held has opened its state, and what of the stored state does not fit the program: a text for each misfit,
+// the same for all subtasks.
+type TaskOpened struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecutionId   string                 `protobuf:"bytes,1,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
+	Misfits       []string               `protobuf:"bytes,2,rep,name=misfits,proto3" json:"misfits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskOpened) Reset() {
+	*x = TaskOpened{}
+	mi := &file_runtime_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskOpened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskOpened) ProtoMessage() {}
+
+func (x *TaskOpened) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskOpened.ProtoReflect.Descriptor instead.
+func (*TaskOpened) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TaskOpened) GetExecutionId() string {
+	if x != nil {
+		return x.ExecutionId
+	}
+	return ""
+}
+
+func (x *TaskOpened) GetMisfits() []string {
+	if x != nil {
+		return x.Misfits
+	}
+	return nil
+}
 
 type WorkerHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1334,7 +1404,7 @@ type WorkerHello struct {
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_runtime_proto_msgTypes[15]
+	mi := &file_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1416,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[15]
+	mi := &file_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1429,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{15}
+	return file_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkerHello) GetProtocol() int32 {
@@ -1415,7 +1485,7 @@ type TaskStateChanged struct {
 
 func (x *TaskStateChanged) Reset() {
 	*x = TaskStateChanged{}
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1497,7 @@ func (x *TaskStateChanged) String() string {
 func (*TaskStateChanged) ProtoMessage() {}
 
 func (x *TaskStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1510,7 @@ func (x *TaskStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStateChanged.ProtoReflect.Descriptor instead.
 func (*TaskStateChanged) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{16}
+	return file_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskStateChanged) GetExecutionId() string {
@@ -1478,7 +1548,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1560,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1573,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{17}
+	return file_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Failure) GetMessage() string {
@@ -1568,7 +1638,7 @@ type CheckpointAck struct {
 
 func (x *CheckpointAck) Reset() {
 	*x = CheckpointAck{}
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1650,7 @@ func (x *CheckpointAck) String() string {
 func (*CheckpointAck) ProtoMessage() {}
 
 func (x *CheckpointAck) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1663,7 @@ func (x *CheckpointAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointAck.ProtoReflect.Descriptor instead.
 func (*CheckpointAck) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{18}
+	return file_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointAck) GetExecutionId() string {
@@ -1691,7 +1761,7 @@ type CheckpointDeclined struct {
 
 func (x *CheckpointDeclined) Reset() {
 	*x = CheckpointDeclined{}
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1773,7 @@ func (x *CheckpointDeclined) String() string {
 func (*CheckpointDeclined) ProtoMessage() {}
 
 func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1786,7 @@ func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDeclined.ProtoReflect.Descriptor instead.
 func (*CheckpointDeclined) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{19}
+	return file_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CheckpointDeclined) GetExecutionId() string {
@@ -1753,7 +1823,7 @@ type OperatorEvent struct {
 
 func (x *OperatorEvent) Reset() {
 	*x = OperatorEvent{}
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1835,7 @@ func (x *OperatorEvent) String() string {
 func (*OperatorEvent) ProtoMessage() {}
 
 func (x *OperatorEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1848,7 @@ func (x *OperatorEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorEvent.ProtoReflect.Descriptor instead.
 func (*OperatorEvent) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{20}
+	return file_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OperatorEvent) GetOperatorId() string {
@@ -1821,6 +1891,7 @@ type WorkerDown struct {
 	//	*WorkerDown_OperatorEvent
 	//	*WorkerDown_Finish
 	//	*WorkerDown_Release
+	//	*WorkerDown_Proceed
 	Msg           isWorkerDown_Msg `protobuf_oneof:"msg"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1828,7 +1899,7 @@ type WorkerDown struct {
 
 func (x *WorkerDown) Reset() {
 	*x = WorkerDown{}
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1911,7 @@ func (x *WorkerDown) String() string {
 func (*WorkerDown) ProtoMessage() {}
 
 func (x *WorkerDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1924,7 @@ func (x *WorkerDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerDown.ProtoReflect.Descriptor instead.
 func (*WorkerDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{21}
+	return file_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WorkerDown) GetMsg() isWorkerDown_Msg {
@@ -1935,6 +2006,15 @@ func (x *WorkerDown) GetRelease() *ReleasePartitions {
 	return nil
 }
 
+func (x *WorkerDown) GetProceed() *ProceedTasks {
+	if x != nil {
+		if x, ok := x.Msg.(*WorkerDown_Proceed); ok {
+			return x.Proceed
+		}
+	}
+	return nil
+}
+
 type isWorkerDown_Msg interface {
 	isWorkerDown_Msg()
 }
@@ -1971,6 +2051,10 @@ type WorkerDown_Release struct {
 	Release *ReleasePartitions `protobuf:"bytes,8,opt,name=release,proto3,oneof"`
 }
 
+type WorkerDown_Proceed struct {
+	Proceed *ProceedTasks `protobuf:"bytes,9,opt,name=proceed,proto3,oneof"`
+}
+
 func (*WorkerDown_Deploy) isWorkerDown_Msg() {}
 
 func (*WorkerDown_Cancel) isWorkerDown_Msg() {}
@@ -1987,6 +2071,53 @@ func (*WorkerDown_Finish) isWorkerDown_Msg() {}
 
 func (*WorkerDown_Release) isWorkerDown_Msg() {}
 
+func (*WorkerDown_Proceed) isWorkerDown_Msg() {}
+
+// ProceedTasks lets tasks run that are held.
+type ProceedTasks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecutionIds  []string               `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProceedTasks) Reset() {
+	*x = ProceedTasks{}
+	mi := &file_runtime_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProceedTasks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProceedTasks) ProtoMessage() {}
+
+func (x *ProceedTasks) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProceedTasks.ProtoReflect.Descriptor instead.
+func (*ProceedTasks) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ProceedTasks) GetExecutionIds() []string {
+	if x != nil {
+		return x.ExecutionIds
+	}
+	return nil
+}
+
 // Deploy starts tasks. Tasks and partitions of attempts before oldest_attempt are void: they are cancelled, and dropped, first; but not the
 // partitions of kept.
 type Deploy struct {
@@ -2000,7 +2131,7 @@ type Deploy struct {
 
 func (x *Deploy) Reset() {
 	*x = Deploy{}
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2143,7 @@ func (x *Deploy) String() string {
 func (*Deploy) ProtoMessage() {}
 
 func (x *Deploy) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2156,7 @@ func (x *Deploy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deploy.ProtoReflect.Descriptor instead.
 func (*Deploy) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{22}
+	return file_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Deploy) GetTasks() []*TaskDeployment {
@@ -2059,7 +2190,7 @@ type ReleasePartitions struct {
 
 func (x *ReleasePartitions) Reset() {
 	*x = ReleasePartitions{}
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2202,7 @@ func (x *ReleasePartitions) String() string {
 func (*ReleasePartitions) ProtoMessage() {}
 
 func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2215,7 @@ func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePartitions.ProtoReflect.Descriptor instead.
 func (*ReleasePartitions) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{23}
+	return file_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReleasePartitions) GetExecutionIds() []string {
@@ -2109,14 +2240,16 @@ type TaskDeployment struct {
 	CheckpointDir        string                 `protobuf:"bytes,11,opt,name=checkpoint_dir,json=checkpointDir,proto3" json:"checkpoint_dir,omitempty"` // URI of the job's checkpoint directory (…/<job id>)
 	Slot                 int32                  `protobuf:"varint,12,opt,name=slot,proto3" json:"slot,omitempty"`
 	// BATCH: the attempt before had processed all input, and what it prepared to commit is in restore. Only that is committed.
-	CommitOnly    bool `protobuf:"varint,13,opt,name=commit_only,json=commitOnly,proto3" json:"commit_only,omitempty"`
+	CommitOnly bool `protobuf:"varint,13,opt,name=commit_only,json=commitOnly,proto3" json:"commit_only,omitempty"`
+	// the task processes nothing, and is not RUNNING, before ProceedTasks: it answers with TaskOpened when it has opened its state
+	Hold          bool `protobuf:"varint,14,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskDeployment) Reset() {
 	*x = TaskDeployment{}
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2261,7 @@ func (x *TaskDeployment) String() string {
 func (*TaskDeployment) ProtoMessage() {}
 
 func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2274,7 @@ func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeployment.ProtoReflect.Descriptor instead.
 func (*TaskDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{24}
+	return file_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TaskDeployment) GetExecutionId() string {
@@ -2235,6 +2368,13 @@ func (x *TaskDeployment) GetCommitOnly() bool {
 	return false
 }
 
+func (x *TaskDeployment) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
 type GateDeployment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Channels      []*ChannelSource       `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`
@@ -2244,7 +2384,7 @@ type GateDeployment struct {
 
 func (x *GateDeployment) Reset() {
 	*x = GateDeployment{}
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2396,7 @@ func (x *GateDeployment) String() string {
 func (*GateDeployment) ProtoMessage() {}
 
 func (x *GateDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2409,7 @@ func (x *GateDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateDeployment.ProtoReflect.Descriptor instead.
 func (*GateDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{25}
+	return file_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GateDeployment) GetChannels() []*ChannelSource {
@@ -2291,7 +2431,7 @@ type ChannelSource struct {
 
 func (x *ChannelSource) Reset() {
 	*x = ChannelSource{}
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2443,7 @@ func (x *ChannelSource) String() string {
 func (*ChannelSource) ProtoMessage() {}
 
 func (x *ChannelSource) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2456,7 @@ func (x *ChannelSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelSource.ProtoReflect.Descriptor instead.
 func (*ChannelSource) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{26}
+	return file_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChannelSource) GetProducer() string {
@@ -2358,7 +2498,7 @@ type PartitionDeployment struct {
 
 func (x *PartitionDeployment) Reset() {
 	*x = PartitionDeployment{}
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2510,7 @@ func (x *PartitionDeployment) String() string {
 func (*PartitionDeployment) ProtoMessage() {}
 
 func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2523,7 @@ func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionDeployment.ProtoReflect.Descriptor instead.
 func (*PartitionDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{27}
+	return file_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PartitionDeployment) GetSubpartitions() int32 {
@@ -2410,7 +2550,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2562,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2575,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{28}
+	return file_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelTasks) GetExecutionIds() []string {
@@ -2475,7 +2615,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2627,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2640,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{29}
+	return file_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TriggerCheckpoint) GetCheckpointId() int64 {
@@ -2591,7 +2731,7 @@ type CheckpointNotice struct {
 
 func (x *CheckpointNotice) Reset() {
 	*x = CheckpointNotice{}
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2743,7 @@ func (x *CheckpointNotice) String() string {
 func (*CheckpointNotice) ProtoMessage() {}
 
 func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2756,7 @@ func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointNotice.ProtoReflect.Descriptor instead.
 func (*CheckpointNotice) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{30}
+	return file_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CheckpointNotice) GetCheckpointId() int64 {
@@ -2650,7 +2790,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2802,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2815,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{31}
+	return file_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FinishTasks) GetExecutionIds() []string {
@@ -2695,7 +2835,7 @@ type WorkerMetrics struct {
 
 func (x *WorkerMetrics) Reset() {
 	*x = WorkerMetrics{}
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2847,7 @@ func (x *WorkerMetrics) String() string {
 func (*WorkerMetrics) ProtoMessage() {}
 
 func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2860,7 @@ func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMetrics.ProtoReflect.Descriptor instead.
 func (*WorkerMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{32}
+	return file_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerMetrics) GetTimeMs() int64 {
@@ -2755,7 +2895,7 @@ type TaskMetrics struct {
 
 func (x *TaskMetrics) Reset() {
 	*x = TaskMetrics{}
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2767,7 +2907,7 @@ func (x *TaskMetrics) String() string {
 func (*TaskMetrics) ProtoMessage() {}
 
 func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2780,7 +2920,7 @@ func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMetrics.ProtoReflect.Descriptor instead.
 func (*TaskMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{33}
+	return file_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskMetrics) GetExecutionId() string {
@@ -2866,7 +3006,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +3018,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +3031,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{34}
+	return file_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Metric) GetOperatorId() string {
@@ -2945,7 +3085,7 @@ type CoordinatorUp struct {
 
 func (x *CoordinatorUp) Reset() {
 	*x = CoordinatorUp{}
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3097,7 @@ func (x *CoordinatorUp) String() string {
 func (*CoordinatorUp) ProtoMessage() {}
 
 func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3110,7 @@ func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorUp.ProtoReflect.Descriptor instead.
 func (*CoordinatorUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{35}
+	return file_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CoordinatorUp) GetMsg() isCoordinatorUp_Msg {
@@ -3067,7 +3207,7 @@ type CoordinatorReady struct {
 
 func (x *CoordinatorReady) Reset() {
 	*x = CoordinatorReady{}
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3219,7 @@ func (x *CoordinatorReady) String() string {
 func (*CoordinatorReady) ProtoMessage() {}
 
 func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3232,7 @@ func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorReady.ProtoReflect.Descriptor instead.
 func (*CoordinatorReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{36}
+	return file_runtime_proto_rawDescGZIP(), []int{38}
 }
 
 // CoordinatorSnapshot answers SnapshotCoordinators. Events sent before it belong to the checkpoint, events after it do not.
@@ -3107,7 +3247,7 @@ type CoordinatorSnapshot struct {
 
 func (x *CoordinatorSnapshot) Reset() {
 	*x = CoordinatorSnapshot{}
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3259,7 @@ func (x *CoordinatorSnapshot) String() string {
 func (*CoordinatorSnapshot) ProtoMessage() {}
 
 func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3272,7 @@ func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorSnapshot.ProtoReflect.Descriptor instead.
 func (*CoordinatorSnapshot) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{37}
+	return file_runtime_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CoordinatorSnapshot) GetCheckpointId() int64 {
@@ -3174,7 +3314,7 @@ type CoordinatorDown struct {
 
 func (x *CoordinatorDown) Reset() {
 	*x = CoordinatorDown{}
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3326,7 @@ func (x *CoordinatorDown) String() string {
 func (*CoordinatorDown) ProtoMessage() {}
 
 func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3339,7 @@ func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorDown.ProtoReflect.Descriptor instead.
 func (*CoordinatorDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{38}
+	return file_runtime_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CoordinatorDown) GetMsg() isCoordinatorDown_Msg {
@@ -3332,7 +3472,7 @@ type StartCoordinators struct {
 
 func (x *StartCoordinators) Reset() {
 	*x = StartCoordinators{}
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3484,7 @@ func (x *StartCoordinators) String() string {
 func (*StartCoordinators) ProtoMessage() {}
 
 func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3497,7 @@ func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartCoordinators.ProtoReflect.Descriptor instead.
 func (*StartCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{39}
+	return file_runtime_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StartCoordinators) GetStates() map[string][]byte {
@@ -3404,7 +3544,7 @@ type SnapshotCoordinators struct {
 
 func (x *SnapshotCoordinators) Reset() {
 	*x = SnapshotCoordinators{}
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3556,7 @@ func (x *SnapshotCoordinators) String() string {
 func (*SnapshotCoordinators) ProtoMessage() {}
 
 func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3569,7 @@ func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCoordinators.ProtoReflect.Descriptor instead.
 func (*SnapshotCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{40}
+	return file_runtime_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotCoordinators) GetCheckpointId() int64 {
@@ -3450,7 +3590,7 @@ type SubtaskReady struct {
 
 func (x *SubtaskReady) Reset() {
 	*x = SubtaskReady{}
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3602,7 @@ func (x *SubtaskReady) String() string {
 func (*SubtaskReady) ProtoMessage() {}
 
 func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3615,7 @@ func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskReady.ProtoReflect.Descriptor instead.
 func (*SubtaskReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{41}
+	return file_runtime_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SubtaskReady) GetOperatorId() string {
@@ -3511,7 +3651,7 @@ type SubtaskFailed struct {
 
 func (x *SubtaskFailed) Reset() {
 	*x = SubtaskFailed{}
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3663,7 @@ func (x *SubtaskFailed) String() string {
 func (*SubtaskFailed) ProtoMessage() {}
 
 func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3676,7 @@ func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskFailed.ProtoReflect.Descriptor instead.
 func (*SubtaskFailed) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{42}
+	return file_runtime_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SubtaskFailed) GetOperatorId() string {
@@ -3658,7 +3798,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x02up\x18\x02 \x01(\v2\x1c.thalweg.runtime.v1.WorkerUpR\x02up\"_\n" +
 	"\x12WorkerEnvelopeDown\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x122\n" +
-	"\x04down\x18\x02 \x01(\v2\x1e.thalweg.runtime.v1.WorkerDownR\x04down\"\x99\x03\n" +
+	"\x04down\x18\x02 \x01(\v2\x1e.thalweg.runtime.v1.WorkerDownR\x04down\"\xd3\x03\n" +
 	"\bWorkerUp\x127\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1f.thalweg.runtime.v1.WorkerHelloH\x00R\x05hello\x12E\n" +
 	"\n" +
@@ -3666,8 +3806,13 @@ const file_runtime_proto_rawDesc = "" +
 	"\x03ack\x18\x03 \x01(\v2!.thalweg.runtime.v1.CheckpointAckH\x00R\x03ack\x12D\n" +
 	"\bdeclined\x18\x04 \x01(\v2&.thalweg.runtime.v1.CheckpointDeclinedH\x00R\bdeclined\x12J\n" +
 	"\x0eoperator_event\x18\x05 \x01(\v2!.thalweg.runtime.v1.OperatorEventH\x00R\roperatorEvent\x12=\n" +
-	"\ametrics\x18\x06 \x01(\v2!.thalweg.runtime.v1.WorkerMetricsH\x00R\ametricsB\x05\n" +
-	"\x03msg\"\xa9\x01\n" +
+	"\ametrics\x18\x06 \x01(\v2!.thalweg.runtime.v1.WorkerMetricsH\x00R\ametrics\x128\n" +
+	"\x06opened\x18\a \x01(\v2\x1e.thalweg.runtime.v1.TaskOpenedH\x00R\x06openedB\x05\n" +
+	"\x03msg\"I\n" +
+	"\n" +
+	"TaskOpened\x12!\n" +
+	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x18\n" +
+	"\amisfits\x18\x02 \x03(\tR\amisfits\"\xa9\x01\n" +
 	"\vWorkerHello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x10\n" +
 	"\x03sdk\x18\x02 \x01(\tR\x03sdk\x12\x10\n" +
@@ -3709,7 +3854,7 @@ const file_runtime_proto_rawDesc = "" +
 	"operatorId\x12\x18\n" +
 	"\asubtask\x18\x02 \x01(\x05R\asubtask\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x18\n" +
-	"\apayload\x18\x04 \x01(\fR\apayload\"\x99\x04\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\"\xd7\x04\n" +
 	"\n" +
 	"WorkerDown\x124\n" +
 	"\x06deploy\x18\x01 \x01(\v2\x1a.thalweg.runtime.v1.DeployH\x00R\x06deploy\x129\n" +
@@ -3719,14 +3864,17 @@ const file_runtime_proto_rawDesc = "" +
 	"\aaborted\x18\x05 \x01(\v2$.thalweg.runtime.v1.CheckpointNoticeH\x00R\aaborted\x12J\n" +
 	"\x0eoperator_event\x18\x06 \x01(\v2!.thalweg.runtime.v1.OperatorEventH\x00R\roperatorEvent\x129\n" +
 	"\x06finish\x18\a \x01(\v2\x1f.thalweg.runtime.v1.FinishTasksH\x00R\x06finish\x12A\n" +
-	"\arelease\x18\b \x01(\v2%.thalweg.runtime.v1.ReleasePartitionsH\x00R\areleaseB\x05\n" +
-	"\x03msg\"}\n" +
+	"\arelease\x18\b \x01(\v2%.thalweg.runtime.v1.ReleasePartitionsH\x00R\arelease\x12<\n" +
+	"\aproceed\x18\t \x01(\v2 .thalweg.runtime.v1.ProceedTasksH\x00R\aproceedB\x05\n" +
+	"\x03msg\"3\n" +
+	"\fProceedTasks\x12#\n" +
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"}\n" +
 	"\x06Deploy\x128\n" +
 	"\x05tasks\x18\x01 \x03(\v2\".thalweg.runtime.v1.TaskDeploymentR\x05tasks\x12%\n" +
 	"\x0eoldest_attempt\x18\x02 \x01(\x05R\roldestAttempt\x12\x12\n" +
 	"\x04kept\x18\x03 \x03(\tR\x04kept\"8\n" +
 	"\x11ReleasePartitions\x12#\n" +
-	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\xfa\x03\n" +
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\x8e\x04\n" +
 	"\x0eTaskDeployment\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1b\n" +
 	"\tvertex_id\x18\x02 \x01(\tR\bvertexId\x12\x18\n" +
@@ -3742,7 +3890,8 @@ const file_runtime_proto_rawDesc = "" +
 	"\x0echeckpoint_dir\x18\v \x01(\tR\rcheckpointDir\x12\x12\n" +
 	"\x04slot\x18\f \x01(\x05R\x04slot\x12\x1f\n" +
 	"\vcommit_only\x18\r \x01(\bR\n" +
-	"commitOnly\"O\n" +
+	"commitOnly\x12\x12\n" +
+	"\x04hold\x18\x0e \x01(\bR\x04hold\"O\n" +
 	"\x0eGateDeployment\x12=\n" +
 	"\bchannels\x18\x01 \x03(\v2!.thalweg.runtime.v1.ChannelSourceR\bchannels\"\x81\x01\n" +
 	"\rChannelSource\x12\x1a\n" +
@@ -3873,7 +4022,7 @@ func file_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_runtime_proto_goTypes = []any{
 	(TaskState)(0),               // 0: thalweg.runtime.v1.TaskState
 	(*TaskManagerUp)(nil),        // 1: thalweg.runtime.v1.TaskManagerUp
@@ -3891,38 +4040,40 @@ var file_runtime_proto_goTypes = []any{
 	(*WorkerEnvelopeUp)(nil),     // 13: thalweg.runtime.v1.WorkerEnvelopeUp
 	(*WorkerEnvelopeDown)(nil),   // 14: thalweg.runtime.v1.WorkerEnvelopeDown
 	(*WorkerUp)(nil),             // 15: thalweg.runtime.v1.WorkerUp
-	(*WorkerHello)(nil),          // 16: thalweg.runtime.v1.WorkerHello
-	(*TaskStateChanged)(nil),     // 17: thalweg.runtime.v1.TaskStateChanged
-	(*Failure)(nil),              // 18: thalweg.runtime.v1.Failure
-	(*CheckpointAck)(nil),        // 19: thalweg.runtime.v1.CheckpointAck
-	(*CheckpointDeclined)(nil),   // 20: thalweg.runtime.v1.CheckpointDeclined
-	(*OperatorEvent)(nil),        // 21: thalweg.runtime.v1.OperatorEvent
-	(*WorkerDown)(nil),           // 22: thalweg.runtime.v1.WorkerDown
-	(*Deploy)(nil),               // 23: thalweg.runtime.v1.Deploy
-	(*ReleasePartitions)(nil),    // 24: thalweg.runtime.v1.ReleasePartitions
-	(*TaskDeployment)(nil),       // 25: thalweg.runtime.v1.TaskDeployment
-	(*GateDeployment)(nil),       // 26: thalweg.runtime.v1.GateDeployment
-	(*ChannelSource)(nil),        // 27: thalweg.runtime.v1.ChannelSource
-	(*PartitionDeployment)(nil),  // 28: thalweg.runtime.v1.PartitionDeployment
-	(*CancelTasks)(nil),          // 29: thalweg.runtime.v1.CancelTasks
-	(*TriggerCheckpoint)(nil),    // 30: thalweg.runtime.v1.TriggerCheckpoint
-	(*CheckpointNotice)(nil),     // 31: thalweg.runtime.v1.CheckpointNotice
-	(*FinishTasks)(nil),          // 32: thalweg.runtime.v1.FinishTasks
-	(*WorkerMetrics)(nil),        // 33: thalweg.runtime.v1.WorkerMetrics
-	(*TaskMetrics)(nil),          // 34: thalweg.runtime.v1.TaskMetrics
-	(*Metric)(nil),               // 35: thalweg.runtime.v1.Metric
-	(*CoordinatorUp)(nil),        // 36: thalweg.runtime.v1.CoordinatorUp
-	(*CoordinatorReady)(nil),     // 37: thalweg.runtime.v1.CoordinatorReady
-	(*CoordinatorSnapshot)(nil),  // 38: thalweg.runtime.v1.CoordinatorSnapshot
-	(*CoordinatorDown)(nil),      // 39: thalweg.runtime.v1.CoordinatorDown
-	(*StartCoordinators)(nil),    // 40: thalweg.runtime.v1.StartCoordinators
-	(*SnapshotCoordinators)(nil), // 41: thalweg.runtime.v1.SnapshotCoordinators
-	(*SubtaskReady)(nil),         // 42: thalweg.runtime.v1.SubtaskReady
-	(*SubtaskFailed)(nil),        // 43: thalweg.runtime.v1.SubtaskFailed
-	nil,                          // 44: thalweg.runtime.v1.StartWorker.ConfigEntry
-	nil,                          // 45: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	nil,                          // 46: thalweg.runtime.v1.StartCoordinators.StatesEntry
-	nil,                          // 47: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	(*TaskOpened)(nil),           // 16: thalweg.runtime.v1.TaskOpened
+	(*WorkerHello)(nil),          // 17: thalweg.runtime.v1.WorkerHello
+	(*TaskStateChanged)(nil),     // 18: thalweg.runtime.v1.TaskStateChanged
+	(*Failure)(nil),              // 19: thalweg.runtime.v1.Failure
+	(*CheckpointAck)(nil),        // 20: thalweg.runtime.v1.CheckpointAck
+	(*CheckpointDeclined)(nil),   // 21: thalweg.runtime.v1.CheckpointDeclined
+	(*OperatorEvent)(nil),        // 22: thalweg.runtime.v1.OperatorEvent
+	(*WorkerDown)(nil),           // 23: thalweg.runtime.v1.WorkerDown
+	(*ProceedTasks)(nil),         // 24: thalweg.runtime.v1.ProceedTasks
+	(*Deploy)(nil),               // 25: thalweg.runtime.v1.Deploy
+	(*ReleasePartitions)(nil),    // 26: thalweg.runtime.v1.ReleasePartitions
+	(*TaskDeployment)(nil),       // 27: thalweg.runtime.v1.TaskDeployment
+	(*GateDeployment)(nil),       // 28: thalweg.runtime.v1.GateDeployment
+	(*ChannelSource)(nil),        // 29: thalweg.runtime.v1.ChannelSource
+	(*PartitionDeployment)(nil),  // 30: thalweg.runtime.v1.PartitionDeployment
+	(*CancelTasks)(nil),          // 31: thalweg.runtime.v1.CancelTasks
+	(*TriggerCheckpoint)(nil),    // 32: thalweg.runtime.v1.TriggerCheckpoint
+	(*CheckpointNotice)(nil),     // 33: thalweg.runtime.v1.CheckpointNotice
+	(*FinishTasks)(nil),          // 34: thalweg.runtime.v1.FinishTasks
+	(*WorkerMetrics)(nil),        // 35: thalweg.runtime.v1.WorkerMetrics
+	(*TaskMetrics)(nil),          // 36: thalweg.runtime.v1.TaskMetrics
+	(*Metric)(nil),               // 37: thalweg.runtime.v1.Metric
+	(*CoordinatorUp)(nil),        // 38: thalweg.runtime.v1.CoordinatorUp
+	(*CoordinatorReady)(nil),     // 39: thalweg.runtime.v1.CoordinatorReady
+	(*CoordinatorSnapshot)(nil),  // 40: thalweg.runtime.v1.CoordinatorSnapshot
+	(*CoordinatorDown)(nil),      // 41: thalweg.runtime.v1.CoordinatorDown
+	(*StartCoordinators)(nil),    // 42: thalweg.runtime.v1.StartCoordinators
+	(*SnapshotCoordinators)(nil), // 43: thalweg.runtime.v1.SnapshotCoordinators
+	(*SubtaskReady)(nil),         // 44: thalweg.runtime.v1.SubtaskReady
+	(*SubtaskFailed)(nil),        // 45: thalweg.runtime.v1.SubtaskFailed
+	nil,                          // 46: thalweg.runtime.v1.StartWorker.ConfigEntry
+	nil,                          // 47: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	nil,                          // 48: thalweg.runtime.v1.StartCoordinators.StatesEntry
+	nil,                          // 49: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
 }
 var file_runtime_proto_depIdxs = []int32{
 	2,  // 0: thalweg.runtime.v1.TaskManagerUp.register:type_name -> thalweg.runtime.v1.RegisterTaskManager
@@ -3938,52 +4089,54 @@ var file_runtime_proto_depIdxs = []int32{
 	8,  // 10: thalweg.runtime.v1.TaskManagerDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
 	3,  // 11: thalweg.runtime.v1.TaskManagerDown.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
 	10, // 12: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
-	44, // 13: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
+	46, // 13: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
 	15, // 14: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
-	22, // 15: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
-	16, // 16: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	17, // 17: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
-	19, // 18: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
-	20, // 19: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
-	21, // 20: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	33, // 21: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
-	0,  // 22: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
-	18, // 23: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
-	18, // 24: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
-	23, // 25: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
-	29, // 26: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
-	30, // 27: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
-	31, // 28: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	31, // 29: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
-	21, // 30: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	32, // 31: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
-	24, // 32: thalweg.runtime.v1.WorkerDown.release:type_name -> thalweg.runtime.v1.ReleasePartitions
-	25, // 33: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
-	26, // 34: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
-	28, // 35: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
-	27, // 36: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
-	34, // 37: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
-	35, // 38: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
-	16, // 39: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	21, // 40: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	38, // 41: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
-	18, // 42: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
-	37, // 43: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
-	45, // 44: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	40, // 45: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
-	41, // 46: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
-	31, // 47: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	21, // 48: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	42, // 49: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
-	43, // 50: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
-	8,  // 51: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
-	46, // 52: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
-	47, // 53: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	23, // 15: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
+	17, // 16: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	18, // 17: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
+	20, // 18: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
+	21, // 19: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
+	22, // 20: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	35, // 21: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
+	16, // 22: thalweg.runtime.v1.WorkerUp.opened:type_name -> thalweg.runtime.v1.TaskOpened
+	0,  // 23: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
+	19, // 24: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
+	19, // 25: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
+	25, // 26: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
+	31, // 27: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
+	32, // 28: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
+	33, // 29: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	33, // 30: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
+	22, // 31: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	34, // 32: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
+	26, // 33: thalweg.runtime.v1.WorkerDown.release:type_name -> thalweg.runtime.v1.ReleasePartitions
+	24, // 34: thalweg.runtime.v1.WorkerDown.proceed:type_name -> thalweg.runtime.v1.ProceedTasks
+	27, // 35: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
+	28, // 36: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
+	30, // 37: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
+	29, // 38: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
+	36, // 39: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
+	37, // 40: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
+	17, // 41: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	22, // 42: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	40, // 43: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
+	19, // 44: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
+	39, // 45: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
+	47, // 46: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	42, // 47: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
+	43, // 48: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
+	33, // 49: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	22, // 50: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	44, // 51: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
+	45, // 52: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
+	8,  // 53: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
+	48, // 54: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
+	49, // 55: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -4013,8 +4166,9 @@ func file_runtime_proto_init() {
 		(*WorkerUp_Declined)(nil),
 		(*WorkerUp_OperatorEvent)(nil),
 		(*WorkerUp_Metrics)(nil),
+		(*WorkerUp_Opened)(nil),
 	}
-	file_runtime_proto_msgTypes[21].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[22].OneofWrappers = []any{
 		(*WorkerDown_Deploy)(nil),
 		(*WorkerDown_Cancel)(nil),
 		(*WorkerDown_Trigger)(nil),
@@ -4023,15 +4177,16 @@ func file_runtime_proto_init() {
 		(*WorkerDown_OperatorEvent)(nil),
 		(*WorkerDown_Finish)(nil),
 		(*WorkerDown_Release)(nil),
+		(*WorkerDown_Proceed)(nil),
 	}
-	file_runtime_proto_msgTypes[35].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[37].OneofWrappers = []any{
 		(*CoordinatorUp_Hello)(nil),
 		(*CoordinatorUp_OperatorEvent)(nil),
 		(*CoordinatorUp_Snapshot)(nil),
 		(*CoordinatorUp_Failure)(nil),
 		(*CoordinatorUp_Ready)(nil),
 	}
-	file_runtime_proto_msgTypes[38].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[40].OneofWrappers = []any{
 		(*CoordinatorDown_Start)(nil),
 		(*CoordinatorDown_Snapshot)(nil),
 		(*CoordinatorDown_Completed)(nil),
@@ -4046,7 +4201,7 @@ func file_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_proto_rawDesc), len(file_runtime_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

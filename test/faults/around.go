@@ -131,6 +131,26 @@ func away(daemon string, hard bool, d time.Duration) Fault {
 	}}
 }
 
+// undisturbed is a fault under which the job does not restart.
+func undisturbed(f Fault) Fault {
+	do := f.Do
+	f.Do = func(ctx context.Context, r *run) error {
+		was, err := answered(ctx, "the job's state", r.job.state)
+		if err != nil {
+			return err
+		}
+		if err := do(ctx, r); err != nil {
+			return err
+		}
+		is, err := answered(ctx, "the job's state", r.job.state)
+		if err == nil && is.Restarts > was.Restarts {
+			err = fmt.Errorf("faults: the job restarted (%d times before, %d after)", was.Restarts, is.Restarts)
+		}
+		return err
+	}
+	return f
+}
+
 // inHDFS is a state of HDFS that lasts for d.
 func inHDFS(name string, d time.Duration, begin, end func(r *run) []string) Fault {
 	return Fault{Name: fmt.Sprintf("%s for %v", name, d), Alone: true, Do: func(ctx context.Context, r *run) error {
@@ -161,8 +181,9 @@ func aroundFaults() []Fault {
 		standing("TaskManager", 15*time.Second, TaskManager),
 		standing("application master", 15*time.Second, ApplicationMaster),
 		away(rig.Kafka, false, 0), away(rig.Kafka, true, 20*time.Second), away(rig.Kafka, true, time.Minute),
-		away(rig.ResourceManager, true, 0), away(rig.NodeManager1, false, 5*time.Second), away(rig.NodeManager2, true, 30*time.Second), away(rig.DataNode, true, 5*time.Second),
-		meanwhile("checkpoint/metadata/before-rename", 6*time.Second, away(rig.ResourceManager, true, 0)),
+		undisturbed(away(rig.ResourceManager, true, 0)), undisturbed(away(rig.NodeManager1, false, 5*time.Second)), undisturbed(away(rig.NodeManager2, true, 30*time.Second)),
+		away(rig.DataNode, true, 5*time.Second),
+		undisturbed(meanwhile("checkpoint/metadata/before-rename", 6*time.Second, away(rig.ResourceManager, true, 0))),
 		meanwhile("task/before-ack", 6*time.Second, away(rig.DataNode, true, 2*time.Second)),
 		nodeGone(), decommissioned(0), decommissioned(8),
 		inHDFS("NameNode in safe mode", 8*time.Second, words("dfsadmin", "-safemode", "enter"), words("dfsadmin", "-safemode", "leave")),

@@ -43,7 +43,8 @@ func spawn(ctx context.Context, dir, outFile string, env, argv []string) (int, e
 // running returns the process id of the daemon, or 0. A recorded id counts only when that process carries our marks.
 func (l layout) running(daemon string) int {
 	if b, err := os.ReadFile(l.pid(daemon)); err == nil {
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && l.isDaemon(pid, daemon) {
+		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err == nil && (l.isDaemon(pid, daemon) || execs(pid)) {
 			return pid
 		}
 	}
@@ -54,6 +55,9 @@ func (l layout) running(daemon string) int {
 	}
 	return 0
 }
+
+// execs reports whether a process lives and has no command line: while it becomes another program, which takes a while on a busy machine.
+func execs(pid int) bool { return !zombie(pid) && cmdline(pid) == nil }
 
 func (l layout) isDaemon(pid int, daemon string) bool {
 	args := cmdline(pid)

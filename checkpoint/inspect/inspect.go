@@ -236,7 +236,11 @@ type Entry struct {
 	Subtask   int             `json:"subtask,omitempty"` // operator states: who wrote it
 }
 
-// Find returns the states that match: operator is a name, a uid or an id (or its first digits), name a state's; "" matches all. Nothing
+// userPrefix is before the names of the states that functions open, which are not to be taken for those of operators (package runtime/operator).
+const userPrefix = "user-"
+
+// Find returns the states that match: operator is a name, a uid or an id (or its first digits), name a state's, as it is stored or as the
+// program opens it; "" matches all. Nothing
 // found is an error that lists what there is.
 func (s *Snapshot) Find(operator, name string) ([]State, error) {
 	var found []State
@@ -248,7 +252,7 @@ func (s *Snapshot) Find(operator, name string) ([]State, error) {
 		}
 		for _, st := range o.States {
 			names = append(names, st.Name)
-			if name == "" || st.Name == name {
+			if name == "" || st.Name == name || st.Name == userPrefix+name {
 				found = append(found, st)
 			}
 		}

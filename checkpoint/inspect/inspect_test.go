@@ -62,7 +62,7 @@ func write(t *rapid.T, dir, kind string, canonical bool, c content) {
 		ok(err)
 		table, err := backend.OpenTable(b, state.TableDesc[string, total]{Name: "totals", Key: text, Value: serde.Must[total]()})
 		ok(err)
-		seen, err := backend.OpenMap(b, state.MapDesc[string, int32, bool]{Name: "seen", Key: text, Sub: serde.Must[int32](), Value: serde.Must[bool]()})
+		seen, err := backend.OpenMap(b, state.MapDesc[string, int32, bool]{Name: "user-seen", Key: text, Sub: serde.Must[int32](), Value: serde.Must[bool]()})
 		ok(err)
 		timers, err := backend.OpenTimers(b, state.TimersDesc[string]{Name: "timers", Key: text})
 		ok(err)
@@ -124,7 +124,7 @@ func (c content) lines() []string {
 	}
 	for k, m := range c.seen {
 		for sub, v := range m {
-			all = append(all, fmt.Sprintf("seen 0 %s [%d] = %v", js(k), sub, v))
+			all = append(all, fmt.Sprintf("user-seen 0 %s [%d] = %v", js(k), sub, v))
 		}
 	}
 	for k, m := range c.timers {
@@ -265,7 +265,7 @@ func TestStatesAreListedAndFound(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %s %s %s %s", o.UID, st.Name, st.Kind, st.Key, st.Value))
 		}
 	}
-	want := []string{"totals seen map string map[int32]bool", "totals timers timers string ", "totals totals value string inspect_test.total", "totals buffer operator list  "}
+	want := []string{"totals timers timers string ", "totals totals value string inspect_test.total", "totals user-seen map string map[int32]bool", "totals buffer operator list  "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -509,6 +509,19 @@ func TestRemoveTouchesNothingElse(t *testing.T) {
 	}
 }
 
+// A savepoint that was to be written below a file has left nothing there, and its removal finds no fault with that.
+func TestRemoveBelowAFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	st := New(local.New(), "/ckp", graph.JobID{})
+	below := "file://" + dir + "/file/savepoint-1"
+	if err := st.Remove(t.Context(), []string{below + "/f"}, []string{below}, []string{below}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A checkpoint that cannot be removed stays whole: what tells that it is complete goes before the files that it shares.
 func TestRemoveTakesTheDirectoryFirst(t *testing.T) {
 	ctx := t.Context()

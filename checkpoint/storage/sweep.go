@@ -7,6 +7,7 @@ import (
 	iofs "io/fs"
 	"path"
 	"slices"
+	"syscall"
 
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/fs"
@@ -38,7 +39,7 @@ func remove(ctx context.Context, at func(context.Context, string) (fs.FileSystem
 			if err == nil {
 				err = remove(f, p)
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, syscall.ENOTDIR) { // below a file there is nothing
 				errs = append(errs, fmt.Errorf("storage: remove %s: %w", uri, err))
 			}
 		}

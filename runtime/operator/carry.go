@@ -22,7 +22,9 @@ type carriedLists struct {
 
 // Open opens an operator: from then on its state is what it is. Errors: *MisfitError, with all of the operator's state that does not fit.
 func Open(ctx context.Context, o Operator, c *Context) error {
+	c.opening = true
 	err := o.Open(ctx)
+	c.opening = false
 	if m := c.misfit(); m != nil {
 		return m // what else is wrong follows from it
 	}

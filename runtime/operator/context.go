@@ -74,6 +74,7 @@ type Context struct {
 	Mark *Marker
 
 	keyed         state.Backend
+	opening       bool          // Open is under way, which tells all misfits
 	misfits       []misfit      // stored state that this operator cannot open
 	spare         state.Backend // what is opened instead
 	keyEnds       []keyEnd

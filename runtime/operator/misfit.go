@@ -13,7 +13,7 @@ import (
 )
 
 // State that is stored in another way than the program opens it does not end the operator's Open: an empty one is opened instead, which nobody
-// gets to use, so that all that does not fit is told at once.
+// gets to use, so that all that does not fit is told at once. Who opens state elsewhere (offline, tests) gets the error itself.
 
 // misfit is stored state that does not fit.
 type misfit struct {
@@ -70,7 +70,8 @@ func (c *Context) refuse(err error) error {
 	return err
 }
 
-// openState opens keyed state of a name with open, in the operator's backend or, when what is stored there does not fit, in an empty one.
+// openState opens keyed state of a name with open, in the operator's backend or, when what is stored there does not fit and the operator is being
+// opened, in an empty one.
 func (c *Context) openState(kind, name string, open func(b state.Backend) error) error {
 	b, err := c.Backend()
 	if err != nil {
@@ -81,7 +82,7 @@ func (c *Context) openState(kind, name string, open func(b state.Backend) error)
 		return nil
 	}
 	var fit *canonical.MisfitError
-	if !errors.As(err, &fit) {
+	if !errors.As(err, &fit) || !c.opening {
 		return c.restoring(what, err)
 	}
 	_ = c.refuse(fmt.Errorf("%s: %w", what, lastingError{err}))

@@ -188,6 +188,7 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 		"run: give an artifact: an executable":                          {"run"},
 		"info: give an artifact":                                        {"info"},
 		`list takes no argument, not "extra"`:                           {"list", "extra"},
+		`not "b" (see thalweg state ls --help)`:                         {"state", "ls", "a", "b"},
 		`cancel takes only a job, not "b"`:                              {"cancel", "a", "b"},
 		`savepoint takes only a job and a folder`:                       {"savepoint", "a", "b", "c"},
 		"-d: a job that runs on this machine ends":                      {"run", "-d", self},

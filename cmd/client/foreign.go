@@ -71,7 +71,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		err = fmt.Errorf("%s %s: want %s", name, v.GetValue(), kinds[v.GetFlag().Value.Type()])
 	}
-	return &usageError{fmt.Errorf("%w (see thalweg %s --help)", err, cmd.Name())}
+	return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 }
 
 // foreignActions are Flink's actions that are not here.
@@ -108,7 +108,7 @@ func atMost(names ...string) cobra.PositionalArgs {
 		if len(names) > 0 {
 			takes = "only " + strings.Join(names, " and ")
 		}
-		return &usageError{fmt.Errorf("%s takes %s, not %q (see thalweg %s --help)", cmd.Name(), takes, args[len(names)], cmd.Name())}
+		return &usageError{fmt.Errorf("%s takes %s, not %q (see %s --help)", cmd.Name(), takes, args[len(names)], cmd.CommandPath())}
 	}
 }
 

@@ -80,7 +80,7 @@ func valuesGiven(cmd *cobra.Command) error {
 		}
 		for _, v := range values {
 			if strings.HasPrefix(v, "-") && err == nil {
-				err = &usageError{fmt.Errorf("%s has no value: what follows is %s (see thalweg %s --help)", name, v, cmd.Name())}
+				err = &usageError{fmt.Errorf("%s has no value: what follows is %s (see %s --help)", name, v, cmd.CommandPath())}
 			}
 		}
 	})

@@ -307,7 +307,7 @@ func named(names ...string) cobra.PositionalArgs {
 	most := atMost(names...)
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return &usageError{fmt.Errorf("%s needs %s (see thalweg state %s --help)", cmd.Name(), names[0], cmd.Name())}
+			return &usageError{fmt.Errorf("%s needs %s (see %s --help)", cmd.Name(), names[0], cmd.CommandPath())}
 		}
 		return most(cmd, args)
 	}

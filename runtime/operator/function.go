@@ -17,21 +17,50 @@ type emission struct {
 	ctx   *Context
 	m     Meta
 	err   error
-	open  bool // a call of the function is at work, and nothing has failed downstream
+	phase phase
 	stray atomic.Pointer[error]
 }
 
-// begin makes a record's or a timer's meta data current, for a call of user code that may emit. done ends it.
-func (e *emission) begin(m Meta) { e.m, e.open = m, e.err == nil }
+// phase is what a function may do with its emission.
+type phase uint8
 
-// done is the result of a call of user code that returned err.
+const (
+	shut     phase = iota // no call of the function is at work, or something has failed downstream
+	open                  // a call is at work: it may emit
+	emitting              // it emits: what it emitted has not returned
+)
+
+// begin makes a record's or a timer's meta data current, for a call of user code that may emit. done ends it.
+func (e *emission) begin(m Meta) {
+	e.m = m
+	e.resume()
+}
+
+// resume lets the function emit, unless something has failed downstream.
+func (e *emission) resume() {
+	e.phase = shut
+	if e.err == nil {
+		e.phase = open
+	}
+}
+
+// done is the result of a call of user code that returned err. What panicked downstream has not come back: if the function goes on all the
+// same, it has recovered that.
 func (e *emission) done(err error) error {
-	e.open = false
-	if err != nil {
+	was := e.phase
+	e.phase = shut
+	switch {
+	case err != nil:
 		return e.ctx.wrap(err)
+	case e.err == nil && was == emitting:
+		return e.ctx.wrap(errRecovered)
 	}
 	return e.err
 }
+
+// errRecovered is about a function that swallows what happens in operators it knows nothing of: their records would be lost in silence.
+var errRecovered = errors.New("the function recovered a panic that came out of Collect or Output, from what is behind it in the chain: the record is lost there, or half done. " +
+	"Recover around code of your own, and emit outside of that")
 
 // Collector emits the results of user functions. It is valid during the call it was given to.
 type Collector[R any] struct {
@@ -45,8 +74,11 @@ func (e *emission) refuse(method string) {
 	if e.err != nil {
 		return
 	}
-	err := e.ctx.wrap(lasting("%s at %s: it is called outside of the call that the collector or context was given to, by a goroutine or a hook that has kept it: the record is lost. "+
-		"Emit during the call; what is to wait belongs into state with a timer, or into an asynchronous function", method, userSite()))
+	err := e.ctx.wrap(fmt.Errorf("%s at %s: another goroutine emits at the same time, or %w", method, userSite(), errRecovered))
+	if e.phase != emitting {
+		err = e.ctx.wrap(lasting("%s at %s: it is called outside of the call that the collector or context was given to, by a goroutine or a hook that has kept it: the record is lost. "+
+			"Emit during the call; what is to wait belongs into state with a timer, or into an asynchronous function", method, userSite()))
+	}
 	if !e.stray.CompareAndSwap(nil, &err) {
 		return
 	}
@@ -79,25 +111,25 @@ func (c *Collector[R]) asIs() {
 // Collect emits v with the event time of the record (or timer) being processed. After a failure downstream it does nothing; outside of the
 // call that the collector was given to it fails the task.
 func (c *Collector[R]) Collect(v R) {
-	if !c.open {
+	if c.phase != open {
 		c.refuse("Collect")
 		return
 	}
-	if err := c.out.Process(v, c.m); err != nil {
-		c.err, c.open = err, false
-	}
+	c.phase = emitting
+	c.err = c.out.Process(v, c.m)
+	c.resume()
 	c.ctx.Enter()
 }
 
 // CollectAt emits v with another event time, in milliseconds.
 func (c *Collector[R]) CollectAt(v R, ts int64) {
-	if !c.open {
+	if c.phase != open {
 		c.refuse("CollectAt")
 		return
 	}
-	if err := c.out.Process(v, Meta{TS: ts}); err != nil {
-		c.err, c.open = err, false
-	}
+	c.phase = emitting
+	c.err = c.out.Process(v, Meta{TS: ts})
+	c.resume()
 	c.ctx.Enter()
 }
 
@@ -106,12 +138,13 @@ type OutputTag[S any] struct{ ID string }
 
 // output is Output of a context.
 func (e *emission) output[S any](tag OutputTag[S], v S) {
-	if !e.open {
+	if e.phase != open {
 		e.refuse("Output")
 		return
 	}
+	e.phase = emitting
 	e.send(tag, v, e.m)
-	e.open = e.err == nil
+	e.resume()
 }
 
 // send emits v to a side output; nothing happens when nobody reads it.

@@ -189,7 +189,8 @@ type Output[T any] interface {
 	ReleaseSplit(id string)
 }
 
-// SplitOutput receives the records of one split.
+// SplitOutput receives the records of one split. An error of Collect is one of what is behind the source: Poll returns it. The task fails
+// though Poll does not, or recovers what panicked in Collect.
 type SplitOutput[T any] interface {
 	Collect(v T, ts int64) error
 }

@@ -66,7 +66,8 @@ type progress struct {
 	opened     int64 // clock
 	noMore     bool  // no split will come any more
 	align      *aligned
-	paused     int // splits that alignment holds back
+	paused     int   // splits that alignment holds back
+	failed     error // the first error of what follows; errNotBack while a record is on its way
 }
 
 // split is one split's part.
@@ -167,12 +168,16 @@ var errReleased = &connector.ContractError{Rule: "split-released", Detail: "a re
 // Collect implements connector.SplitOutput.
 func (s *splitOutput[T]) Collect(v T, ts int64) error {
 	t, p := s.t, s.t.p
-	if s.released {
-		return errReleased
+	if p.failed != nil {
+		return p.failed
 	}
+	if s.released {
+		return p.fail(errReleased)
+	}
+	p.failed = errNotBack
 	if t.time != nil {
 		if ts = t.time(v, ts); isNoTime(ts) {
-			return p.noTime(ts)
+			return p.fail(p.noTime(ts))
 		}
 	}
 	s.max = max(s.max, ts)
@@ -180,15 +185,15 @@ func (s *splitOutput[T]) Collect(v T, ts int64) error {
 	p.records++
 	if p.idle {
 		if err := p.wake(); err != nil {
-			return err
+			return p.fail(err)
 		}
 	}
 	if s.gen != nil {
-		return s.generated(v, ts)
+		return p.fail(s.generated(v, ts))
 	}
-	err := t.out.Process(v, Meta{TS: ts})
+	p.failed = t.out.Process(v, Meta{TS: ts})
 	p.ctx.Enter() // the reader goes on
-	return err
+	return p.failed
 }
 
 // generated passes a record on and shows it to the split's generator, whose watermark counts at once.
@@ -210,8 +215,11 @@ func (s *splitOutput[T]) generated(v T, ts int64) error {
 // CollectBatch implements connector.BatchOutput.
 func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 	t, p := s.t, s.t.p
+	if p.failed != nil {
+		return p.failed
+	}
 	if s.released {
-		return errReleased
+		return p.fail(errReleased)
 	}
 	if s.gen != nil {
 		for i := range vs {
@@ -221,10 +229,11 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 		}
 		return nil
 	}
+	p.failed = errNotBack
 	if t.time != nil {
 		var ok bool
 		if ts, ok = t.times(vs, ts); !ok {
-			return p.noTime(ts[0])
+			return p.fail(p.noTime(ts[0]))
 		}
 	}
 	for _, at := range ts {
@@ -234,12 +243,12 @@ func (s *splitOutput[T]) CollectBatch(vs []T, ts []int64) error {
 	p.records += int64(len(vs))
 	if p.idle {
 		if err := p.wake(); err != nil {
-			return err
+			return p.fail(err)
 		}
 	}
-	err := t.batch.ProcessBatch(vs, ts)
+	p.failed = t.batch.ProcessBatch(vs, ts)
 	p.ctx.Enter()
-	return err
+	return p.failed
 }
 
 // isNoTime reports whether a timestamp function returned TimeOutOfRange or ZeroTime.

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -213,6 +214,8 @@ func (o *sourceOp) Poll(max int) (connector.Status, error) {
 		return st, o.broken
 	case err != nil:
 		return st, o.ctx.wrap(err)
+	case o.failed != nil: // what the reader did not return
+		return st, o.ctx.wrap(o.failed)
 	case st == connector.NothingAvailable && o.reader.Available() == nil:
 		return st, o.violated("available", "the reader has nothing available, and no channel that says when it has")
 	case st == connector.EndOfInput:
@@ -262,9 +265,19 @@ func (s *sourceOut[T]) Collect(v T, ts int64) error {
 
 func (o *sourceOp) mayCollect() error {
 	if len(o.splits) > 0 && o.enabled {
-		return o.violated("split-output", mainBesideSplits)
+		return o.fail(o.violated("split-output", mainBesideSplits))
 	}
 	return nil
+}
+
+// errNotBack is about a reader that swallows what panics in operators behind it: their records would be lost in silence.
+var errNotBack = errors.New("the reader recovered a panic that came out of Collect, from what is behind it in the chain: the record is lost there, or half done. " +
+	"Recover around code of your own, and emit outside of that")
+
+// fail keeps an error, which the reader might not return: nothing more is emitted.
+func (p *progress) fail(err error) error {
+	p.failed = err
+	return err
 }
 
 // Split implements connector.Output.

@@ -345,3 +345,72 @@ func TestReleasedSplitsAreReported(t *testing.T) {
 		t.Errorf("the enumerator was sent %s", got)
 	}
 }
+
+// refusing is what follows a source, and fails at a record.
+type refusing struct {
+	further[int64]
+	fail func() error
+}
+
+func (r refusing) Process(v int64, _ Meta) error {
+	if v == 2 {
+		return r.fail()
+	}
+	return nil
+}
+
+func (r refusing) ProcessBatch(vs []int64, _ []int64) error {
+	for _, v := range vs {
+		if err := r.Process(v, Meta{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A reader that does not return what Collect returned, or recovers what panicked in it, loses no record in silence: the task fails at that Poll.
+func TestReaderThatSwallowsFailures(t *testing.T) {
+	collect := map[string]func(o connector.Output[int64]){
+		"of a split": func(o connector.Output[int64]) {
+			s := o.Split("a")
+			for v := range int64(4) {
+				_ = s.Collect(v, v)
+			}
+		},
+		"of no split": func(o connector.Output[int64]) {
+			for v := range int64(4) {
+				_ = o.Collect(v, v)
+			}
+		},
+		"in batches": func(o connector.Output[int64]) {
+			_ = o.Split("a").(connector.BatchOutput[int64]).CollectBatch([]int64{1, 2}, []int64{1, 2})
+		},
+	}
+	for name, emit := range collect {
+		for _, wm := range []Watermarks[int64]{{}, {Time: func(v, _ int64) int64 { return v }}, {Enabled: name != "of no split", Generator: func() Generator[int64] { return observing{newMarked(t)} }}} {
+			for what, fail := range map[string]func() error{
+				"record 2":                           func() error { return errors.New("record 2") },
+				"recovered a panic that came out of": func() error { panic("record 2") },
+			} {
+				p := &played{available: make(chan struct{}), poll: func(o connector.Output[int64], _ int) (connector.Status, error) {
+					defer func() { _ = recover() }()
+					emit(o)
+					return connector.MoreAvailable, nil
+				}}
+				m := newMarked(t)
+				ctx := &Context{Services: m.svc, Name: "Source: orders", Parallelism: 1, MaxParallelism: 128, Metrics: noMetrics{}, Mark: m.mark, Config: config.Configuration{}}
+				op, err := Source(p, wm).New(ctx, Receiver[int64](refusing{further[int64]{m.mark}, fail}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.ok(op.Open(t.Context()))
+				if name != "of no split" {
+					m.ok(op.(*sourceOp).HandleEvent(eventOf(t, assign1("a"))))
+				}
+				if _, err := op.(*sourceOp).Poll(10); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "Source: orders") {
+					t.Errorf("%s, %q: %v", name, what, err)
+				}
+			}
+		}
+	}
+}

@@ -49,25 +49,33 @@ func TestAssignedWatermarksReplaceThoseThatCome(t *testing.T) {
 	}
 }
 
-// A time out of range fails the task, also in a batch; a batch of nothing has none.
+// A time out of range fails the task, also in a batch, and nothing is emitted after it; a batch of nothing has none.
 func TestTimeOutOfRange(t *testing.T) {
-	in, out, _ := assign(t, Watermarks[int64]{Time: func(v, _ int64) int64 {
-		if ms, ok := Millis(time.Unix(v, 0)); ok {
-			return ms
-		}
-		return TimeOutOfRange
-	}})
-	batch := in.(BatchReceiver[int64])
-	if err := batch.ProcessBatch(nil, nil); err != nil {
-		t.Fatal(err)
+	start := func() (BatchReceiver[int64], *sink[int64]) {
+		in, out, _ := assign(t, Watermarks[int64]{Time: func(v, _ int64) int64 {
+			if ms, ok := Millis(time.Unix(v, 0)); ok {
+				return ms
+			}
+			return TimeOutOfRange
+		}})
+		return in.(BatchReceiver[int64]), out
 	}
 	for _, v := range []int64{1 << 60, -1 << 60, math.MaxInt64/1000 + 1, math.MinInt64/1000 - 1} {
+		in, out := start()
 		if err := in.Process(v, Meta{}); !errors.Is(err, errOutOfRange) {
 			t.Errorf("%d: got %v", v, err)
 		}
-		if err := batch.ProcessBatch([]int64{1, v}, nil); !errors.Is(err, errOutOfRange) {
+		if err := in.Process(1, Meta{}); !errors.Is(err, errOutOfRange) || len(out.got) != 0 {
+			t.Errorf("after %d: got %v, %v", v, out.got, err)
+		}
+		in, _ = start()
+		if err := in.ProcessBatch([]int64{1, v}, nil); !errors.Is(err, errOutOfRange) {
 			t.Errorf("%d in a batch: got %v", v, err)
 		}
+	}
+	in, out := start()
+	if err := in.ProcessBatch(nil, nil); err != nil {
+		t.Fatal(err)
 	}
 	if err := in.Process(math.MaxInt64/1000, Meta{}); err != nil || len(out.got) != 1 || out.got[0].ts != math.MaxInt64/1000*1000 {
 		t.Errorf("the last second: got %v, %v", out.got, err)

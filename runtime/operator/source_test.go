@@ -188,8 +188,8 @@ func TestSourcesThatViolateTheirContract(t *testing.T) {
 	}
 }
 
-// emitting is a source that emits one record at the given time to a split with each Poll.
-func emitting(p *pausing, next func() (string, int64)) {
+// emits is a source that emits one record at the given time to a split with each Poll.
+func emits(p *pausing, next func() (string, int64)) {
 	outs := map[string]connector.SplitOutput[int64]{}
 	p.available, p.paused = make(chan struct{}), map[string]bool{}
 	p.poll = func(o connector.Output[int64], _ int) (connector.Status, error) {
@@ -219,7 +219,7 @@ func last(t *testing.T, svc *services) int64 {
 func TestAlignedSourceWaits(t *testing.T) {
 	p := &pausing{}
 	var ts int64
-	emitting(p, func() (string, int64) { ts += 10; return "a", ts })
+	emits(p, func() (string, int64) { ts += 10; return "a", ts })
 	wm := Watermarks[int64]{Enabled: true, Idleness: 1000, Alignment: &Alignment{Group: "g", Drift: 100, Interval: 50}}
 	o, svc, err := openSource(t, p, wm, config.Configuration{"pipeline.auto-watermark-interval": "10 ms"}, "a")
 	if err != nil {
@@ -288,7 +288,7 @@ func TestAlignedSourceWaits(t *testing.T) {
 func TestSplitsAreAlignedOneByOne(t *testing.T) {
 	p := &pausing{}
 	fast, slow := int64(0), int64(0)
-	emitting(p, func() (string, int64) {
+	emits(p, func() (string, int64) {
 		if !p.paused["fast"] {
 			fast += 50
 			return "fast", fast

@@ -33,10 +33,13 @@ type options struct {
 	local    bool
 }
 
-// sizes are the cases' bytes of state; "cost" is the throughput with checkpoints and without.
+// sizes are the cases' bytes of state; "cost" is the throughput with checkpoints and without, "backpressure" unaligned checkpoints of a job that is held up.
 var sizes = []string{"100kb", "100mb", "500mb", "2gb"}
 
-const cost = "cost"
+const (
+	cost         = "cost"
+	backpressure = "backpressure"
+)
 
 func main() { command.Main("checkpoint", run) }
 
@@ -45,7 +48,7 @@ func parse(args []string, errw io.Writer) (options, error) {
 	f := flag.NewFlagSet("checkpoint", flag.ContinueOnError)
 	f.SetOutput(errw)
 	o.Add(f, config.Configuration{config.LocalBackup.Key: "true"})
-	cases := f.String("cases", strings.Join(append(sizes, cost), ","), "sizes of the state, and "+cost+": the throughput with a checkpoint each second and without")
+	cases := f.String("cases", strings.Join(append(sizes, cost, backpressure), ","), "sizes of the state, "+cost+" (the throughput with a checkpoint each second and without) and "+backpressure+" (unaligned checkpoints)")
 	f.Float64Var(&o.change, "change", 0.01, "part of the keys that are updated between two checkpoints")
 	f.IntVar(&o.count, "checkpoints", 6, "how many to measure of each size")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "between two checkpoints")
@@ -55,8 +58,8 @@ func parse(args []string, errw io.Writer) (options, error) {
 	}
 	o.cases = strings.Split(*cases, ",")
 	for _, c := range o.cases {
-		if _, err := rows.Keys(c); err != nil && c != cost {
-			return o, fmt.Errorf("-cases %s: want sizes of at least %d bytes, or %s", c, rows.Bytes, cost)
+		if _, err := rows.Keys(c); err != nil && c != cost && c != backpressure {
+			return o, fmt.Errorf("-cases %s: want sizes of at least %d bytes, %s or %s", c, rows.Bytes, cost, backpressure)
 		}
 	}
 	switch {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/rowjob"
@@ -31,12 +32,18 @@ const (
 // killsFrom is the least size at which processes are killed.
 const killsFrom = 100 << 20
 
+const unaligned = "execution.checkpointing.unaligned.enabled"
+
 func (b *bench) measure(ctx context.Context, c, side string) (result, error) {
 	r := result{Case: c, Engine: side}
 	if c == cost {
 		return r, b.cost(ctx, &r)
 	}
-	keys, err := rows.Keys(c)
+	size := c
+	if c == backpressure {
+		size = "100kb"
+	}
+	keys, err := rows.Keys(size)
 	if err != nil {
 		return r, err
 	}
@@ -45,6 +52,11 @@ func (b *bench) measure(ctx context.Context, c, side string) (result, error) {
 		return r, err
 	}
 	s.Rate = max(int64(float64(keys)*b.change/b.interval.Seconds()), 20)
+	if c == backpressure { // the source has always more than 500 events a second
+		s.Rate, s.Delay = 0, 2*time.Millisecond
+		s.Ours, s.Theirs = maps.Clone(s.Ours), map[string]string{unaligned: "true"}
+		s.Ours[unaligned] = "true"
+	}
 	return r, errors.Join(rowjob.Run(ctx, s, func(w *rowjob.Watcher) error { return b.checkpoints(ctx, w, &r, keys) }), remove())
 }
 

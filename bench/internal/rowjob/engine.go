@@ -41,6 +41,7 @@ type Spec struct {
 	Parallelism, Slots int
 	// Rate is events a second after each key was there; 0 is no limit.
 	Rate        int64
+	Delay       time.Duration // that each event takes in the operator once its key was there, in whole milliseconds
 	Interval    time.Duration // between two checkpoints; 0 for none
 	Checkpoints string        // URI of their folder; "" for one in Dir
 	Memory      int64         // bytes of the TaskManager's container
@@ -59,7 +60,7 @@ func (s *Spec) logf(format string, args ...any) {
 }
 
 func (s *Spec) args() []string {
-	return []string{"--keys", strconv.FormatInt(s.Keys, 10), "--rate", strconv.FormatInt(s.Rate, 10), "--stop", s.stop(), "--result", s.results()}
+	return []string{"--keys", strconv.FormatInt(s.Keys, 10), "--rate", strconv.FormatInt(s.Rate, 10), "--delay", strconv.FormatInt(s.Delay.Milliseconds(), 10), "--stop", s.stop(), "--result", s.results()}
 }
 
 // Engine is a running job of either side. Close it.

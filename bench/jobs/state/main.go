@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"time"
 
 	"github.com/thalweg/thalweg/bench/internal/profile"
 	"github.com/thalweg/thalweg/bench/internal/rows"
@@ -51,10 +52,12 @@ func (r *untilReader) Poll(out connector.Output[rows.Event], limit int) (connect
 	return r.Reader.Poll(out, limit)
 }
 
-// keep updates the rows.
+// keep updates the rows. What a key has after its first event takes delay each, until the file stop exists.
 type keep struct {
 	stream.NoTimers[int64, rows.Result]
-	row stream.ValueState[rows.Row]
+	row   stream.ValueState[rows.Row]
+	delay time.Duration
+	stop  string
 }
 
 func (f *keep) Open(rt *stream.RuntimeContext[int64]) (err error) {
@@ -63,9 +66,12 @@ func (f *keep) Open(rt *stream.RuntimeContext[int64]) (err error) {
 }
 
 func (f *keep) ProcessElement(ctx *stream.KeyedContext[int64], _ rows.Event, out *stream.Collector[rows.Result]) error {
-	r, _, err := f.row.Value()
+	r, again, err := f.row.Value()
 	if err != nil {
 		return err
+	}
+	if again && f.delay > 0 {
+		f.hold()
 	}
 	res := r.Update(ctx.Key())
 	if err := f.row.Update(r); err != nil {
@@ -75,11 +81,21 @@ func (f *keep) ProcessElement(ctx *stream.KeyedContext[int64], _ rows.Event, out
 	return nil
 }
 
+// hold takes the time that a slow function would.
+func (f *keep) hold() {
+	if _, err := os.Stat(f.stop); err == nil {
+		f.delay = 0
+		return
+	}
+	time.Sleep(f.delay)
+}
+
 func build(env *stream.Environment) error {
 	f := flag.NewFlagSet("state", flag.ContinueOnError)
 	keys := f.Int64("keys", 1_000_000, "number of keys")
 	rate := f.Int64("rate", 0, "events a second once each key was there; 0: no limit")
 	stop := f.String("stop", "", "file that ends the input")
+	delay := f.Int64("delay", 0, "ms that each event takes once its key was there, until the input ends")
 	result := f.String("result", "", "folder for the sink's count and checksum, and for its progress")
 	if err := f.Parse(env.Args()); err != nil {
 		return err
@@ -95,14 +111,16 @@ func build(env *stream.Environment) error {
 	}
 	env.FromSource(src, stream.NoWatermarks[rows.Event](), "events").UID("events").SetParallelism(1).
 		KeyBy(func(e rows.Event) int64 { return e.Key }).
-		Process(func() stream.KeyedProcessFunction[int64, rows.Event, rows.Result] { return &keep{} }).UID("rows").
+		Process(func() stream.KeyedProcessFunction[int64, rows.Event, rows.Result] {
+			return &keep{delay: time.Duration(*delay) * time.Millisecond, stop: *stop}
+		}).UID("rows").
 		SinkTo(tally.Sink[rows.Result]{Dir: *result, Sum: (*rows.Result).Sum, Progress: true}).UID("out")
 	return nil
 }
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "-h" {
-		fmt.Fprintln(os.Stderr, "state --keys N --rate N --stop FILE --result DIR")
+		fmt.Fprintln(os.Stderr, "state --keys N --rate N --delay MS --stop FILE --result DIR")
 		os.Exit(0)
 	}
 	if err := profile.Start(); err != nil {

@@ -46,6 +46,7 @@ type Cluster struct {
 	accepting sync.WaitGroup
 	fatal     chan error
 	left      atomic.Pointer[error] // a worker that was left behind
+	submitted chan struct{}         // closed when JobID is set
 	over      chan struct{}         // closed at the beginning of Close
 	closing   sync.Once
 }
@@ -98,7 +99,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Graph == nil || opts.RunWorker == nil || opts.FS == nil {
 		return nil, errors.New("minicluster: start: Graph, RunWorker and FS are required")
 	}
-	c := &Cluster{opts: opts, conf: opts.Config.Clone(), dir: opts.Dir, fatal: make(chan error, 1), over: make(chan struct{})}
+	c := &Cluster{opts: opts, conf: opts.Config.Clone(), dir: opts.Dir, fatal: make(chan error, 1), submitted: make(chan struct{}), over: make(chan struct{})}
 	if c.conf == nil {
 		c.conf = config.Configuration{}
 	}
@@ -183,6 +184,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 	}
 	c.JobID, err = c.Dispatcher.Submit(ctx, dispatcher.Submission{JobID: c.opts.JobID, Graph: c.opts.Graph, Args: c.opts.Args, Config: c.opts.Config})
+	if err == nil {
+		close(c.submitted)
+	}
 	return err
 }
 
@@ -267,6 +271,11 @@ func (c *Cluster) workerLeft() {
 	text := "a task was told to end and did not: the program's code in it does not return"
 	if at := guard.Busy("runtime/task"); len(at) > 0 {
 		text += ", at " + strings.Join(at, ", ")
+	}
+	select {
+	case <-c.submitted: // the job may be at work before its id is known here
+	case <-c.over:
+		return
 	}
 	err := fmt.Errorf("minicluster: %s. It is left behind, since this process has no way to kill it, and the job does not start again beside it", text)
 	ctx, cancel := context.WithTimeout(context.Background(), leftPatience)

@@ -133,7 +133,7 @@ func savepointIsReadable(t *testing.T, savepoint string) {
 		t.Error(r)
 	}
 	r := thalweg(t, nil, "state", "show", "--limit", "0", "-o", "json", savepoint, "customer-totals")
-	if r.code != 0 || !regexp.MustCompile(`"namespace":\d+,"key":"[^"]+","value":\{"Cents":\d+,"Count":\d+\}`).MatchString(r.stdout) {
+	if r.code != 0 || !regexp.MustCompile(`"namespace":\d+,"window":"[^"]+","key":"[^"]+","value":\{"Cents":\d+,"Count":\d+\}`).MatchString(r.stdout) {
 		t.Error(r)
 	}
 	if r := thalweg(t, nil, "state", "diff", savepoint, savepoint); r.code != 0 || !strings.Contains(r.stdout, "No difference") {

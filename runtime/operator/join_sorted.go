@@ -78,28 +78,34 @@ func (s *sortedSide[V]) between(from, to int64, fn func(at int64, v V) error) er
 	return nil
 }
 
-// first processes a left record in BATCH.
-func (j *intervalJoin[K, A, B, R]) first(ctx *KeyedContext[K], v A, out *Collector[R]) error {
+// arrive is for each record in BATCH: it drops what no later one can be paired with.
+func (j *intervalJoin[K, A, B, R]) arrive(ctx *KeyedContext[K]) (*sortedJoin[K, A, B], int64, error) {
 	s, ts := j.sorted, ctx.e.m.TS
 	if ts == NoTimestamp {
-		return ctx.e.ctx.noTime()
+		return nil, 0, ctx.e.ctx.noTime()
 	}
 	s.enter(ctx.cur.Key)
 	s.right.dropBefore(plus(ts, j.j.Lower))
 	s.left.dropBefore(plus(ts, -j.j.Upper))
+	return s, ts, nil
+}
+
+// first processes a left record in BATCH.
+func (j *intervalJoin[K, A, B, R]) first(ctx *KeyedContext[K], v A, out *Collector[R]) error {
+	s, ts, err := j.arrive(ctx)
+	if err != nil {
+		return err
+	}
 	s.left.add(ts, v)
 	return s.right.between(plus(ts, j.j.Lower), plus(ts, j.j.Upper), func(at int64, r B) error { return j.pair(ctx.e, ts, at, v, r, out) })
 }
 
 // second processes a right record in BATCH.
 func (j *intervalJoin[K, A, B, R]) second(ctx *KeyedContext[K], v B, out *Collector[R]) error {
-	s, ts := j.sorted, ctx.e.m.TS
-	if ts == NoTimestamp {
-		return ctx.e.ctx.noTime()
+	s, ts, err := j.arrive(ctx)
+	if err != nil {
+		return err
 	}
-	s.enter(ctx.cur.Key)
-	s.right.dropBefore(plus(ts, j.j.Lower))
-	s.left.dropBefore(plus(ts, -j.j.Upper))
 	s.right.add(ts, v)
 	return s.left.between(plus(ts, -j.j.Upper), plus(ts, -j.j.Lower), func(at int64, l A) error { return j.pair(ctx.e, at, ts, l, v, out) })
 }

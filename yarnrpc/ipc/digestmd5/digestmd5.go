@@ -28,8 +28,15 @@ import (
 // Mechanism is the SASL name.
 const Mechanism = "DIGEST-MD5"
 
-// QOPAuth is the quality of protection that authenticates only.
-const QOPAuth = "auth"
+// QOP is a quality of protection by its SASL name.
+type QOP string
+
+// The qualities of protection: authentication only, integrity of messages, confidentiality too.
+const (
+	QOPAuth     QOP = "auth"
+	QOPAuthInt  QOP = "auth-int"
+	QOPAuthConf QOP = "auth-conf"
+)
 
 // maxChallenge bounds what RFC 2831 allows for a challenge or an answer (2048 and 4096 bytes), with room for Hadoop's
 // user names, which are whole token identifiers.
@@ -46,7 +53,7 @@ var (
 type Challenge struct {
 	Realms  []string
 	Nonce   string
-	QOP     []string // offered, in the server's order; empty in the message means auth
+	QOP     []QOP // offered, in the server's order; empty in the message means auth
 	Ciphers []string
 	UTF8    bool
 	MaxBuf  int // bytes, 65536 by default
@@ -72,7 +79,9 @@ func ParseChallenge(b []byte) (Challenge, error) {
 			}
 			c.Nonce = d.value
 		case "qop":
-			c.QOP = splitList(d.value)
+			for _, q := range splitList(d.value) {
+				c.QOP = append(c.QOP, QOP(q))
+			}
 		case "cipher":
 			c.Ciphers = splitList(d.value)
 		case "charset":
@@ -94,7 +103,7 @@ func ParseChallenge(b []byte) (Challenge, error) {
 		return c, fmt.Errorf("%w: algorithm is not md5-sess", ErrMalformed)
 	}
 	if len(c.QOP) == 0 {
-		c.QOP = []string{QOPAuth}
+		c.QOP = []QOP{QOPAuth}
 	}
 	return c, nil
 }
@@ -103,15 +112,24 @@ func ParseChallenge(b []byte) (Challenge, error) {
 type Client struct {
 	user, uri string
 	password  []byte
+	accept    []QOP
 	cnonce    string
 	expect    string // rspauth that the server must send
 	done      bool
+	wrapper   *Wrapper
 }
 
-// NewClient prepares an exchange as user with the given password. digestURI is "protocol/serverId" of the server's offer.
-func NewClient(user string, password []byte, digestURI string) *Client {
-	return &Client{user: user, password: bytes.Clone(password), uri: digestURI}
+// NewClient prepares an exchange as user with the given password. digestURI is "protocol/serverId" of the server's offer. accept are the
+// qualities of protection in order of preference, QOPAuth by default.
+func NewClient(user string, password []byte, digestURI string, accept ...QOP) *Client {
+	if len(accept) == 0 {
+		accept = []QOP{QOPAuth}
+	}
+	return &Client{user: user, password: bytes.Clone(password), uri: digestURI, accept: accept}
 }
+
+// Wrapper is the negotiated protection, nil for authentication only. Valid after done.
+func (c *Client) Wrapper() *Wrapper { return c.wrapper }
 
 // Step takes the server's next message and returns what to send; done is true when the server has proved itself.
 //
@@ -145,8 +163,15 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(ch.QOP, QOPAuth) {
-		return nil, fmt.Errorf("server offers protection %v, only %s is supported: set hadoop.rpc.protection=authentication", ch.QOP, QOPAuth)
+	at := slices.IndexFunc(c.accept, func(q QOP) bool { return slices.Contains(ch.QOP, q) })
+	if at < 0 {
+		return nil, fmt.Errorf("server offers protection %v, this client accepts %v: set hadoop.rpc.protection as the server has it", ch.QOP, c.accept)
+	}
+	qop, cipherName := c.accept[at], ""
+	if qop == QOPAuthConf {
+		if cipherName, err = strongest(ch.Ciphers); err != nil {
+			return nil, err
+		}
 	}
 	realm := ""
 	if len(ch.Realms) > 0 {
@@ -155,7 +180,10 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 	if c.cnonce == "" {
 		c.cnonce = newNonce()
 	}
-	r := response{user: c.user, realm: realm, nonce: ch.Nonce, cnonce: c.cnonce, nc: "00000001", qop: QOPAuth, uri: c.uri}
+	r := response{user: c.user, realm: realm, nonce: ch.Nonce, cnonce: c.cnonce, nc: "00000001", qop: qop, uri: c.uri}
+	if c.wrapper, err = newWrapper(r.session(c.password), qop, cipherName, true); err != nil {
+		return nil, err
+	}
 	c.expect = r.digest(c.password, "")
 	var b strings.Builder
 	b.WriteString("charset=utf-8,username=" + quote(c.user))
@@ -163,23 +191,42 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 		b.WriteString(",realm=" + quote(realm))
 	}
 	b.WriteString(",nonce=" + quote(ch.Nonce) + ",nc=" + r.nc + ",cnonce=" + quote(c.cnonce) +
-		",digest-uri=" + quote(c.uri) + ",maxbuf=65536,response=" + r.digest(c.password, "AUTHENTICATE") + ",qop=" + QOPAuth)
+		",digest-uri=" + quote(c.uri) + ",maxbuf=65536,response=" + r.digest(c.password, "AUTHENTICATE") + ",qop=" + string(qop))
+	if cipherName != "" {
+		b.WriteString(",cipher=" + quote(cipherName))
+	}
 	return []byte(b.String()), nil
 }
 
 // Server is the server half of one exchange. Not safe for concurrent use.
 type Server struct {
 	realm, nonce, uri string
+	offer             []QOP
+	wrapper           *Wrapper
 }
 
-// NewServer prepares an exchange. The digestURI must match the client's.
-func NewServer(realm, digestURI string) *Server {
-	return &Server{realm: realm, nonce: newNonce(), uri: digestURI}
+// NewServer prepares an exchange. The digestURI must match the client's. offer is what the client may choose from, QOPAuth by default.
+func NewServer(realm, digestURI string, offer ...QOP) *Server {
+	if len(offer) == 0 {
+		offer = []QOP{QOPAuth}
+	}
+	return &Server{realm: realm, nonce: newNonce(), uri: digestURI, offer: offer}
 }
+
+// Wrapper is the negotiated protection, nil for authentication only. Valid after Verify.
+func (s *Server) Wrapper() *Wrapper { return s.wrapper }
 
 // Challenge is the first message to the client.
 func (s *Server) Challenge() []byte {
-	return []byte("realm=" + quote(s.realm) + ",nonce=" + quote(s.nonce) + `,qop="auth",charset=utf-8,algorithm=md5-sess`)
+	names := make([]string, len(s.offer))
+	for i, q := range s.offer {
+		names[i] = string(q)
+	}
+	out := "realm=" + quote(s.realm) + ",nonce=" + quote(s.nonce) + ",qop=" + quote(strings.Join(names, ",")) + ",charset=utf-8,algorithm=md5-sess"
+	if slices.Contains(s.offer, QOPAuthConf) {
+		out += ",cipher=" + quote(strings.Join(ciphers, ","))
+	}
+	return []byte(out)
 }
 
 // Verify checks the client's answer with the password that lookup gives for its user name, and returns the user name
@@ -192,7 +239,7 @@ func (s *Server) Verify(in []byte, lookup func(user string) (password []byte, er
 		return "", nil, err
 	}
 	r := response{qop: QOPAuth}
-	got := ""
+	got, cipherName := "", ""
 	for _, d := range dirs {
 		switch d.key {
 		case "username":
@@ -206,14 +253,16 @@ func (s *Server) Verify(in []byte, lookup func(user string) (password []byte, er
 		case "nc":
 			r.nc = d.value
 		case "qop":
-			r.qop = d.value
+			r.qop = QOP(d.value)
+		case "cipher":
+			cipherName = d.value
 		case "digest-uri":
 			r.uri = d.value
 		case "response":
 			got = d.value
 		}
 	}
-	if r.user == "" || r.cnonce == "" || got == "" || r.qop != QOPAuth || r.nc != "00000001" {
+	if r.user == "" || r.cnonce == "" || got == "" || !slices.Contains(s.offer, r.qop) || r.nc != "00000001" {
 		return "", nil, fmt.Errorf("%w: incomplete answer", ErrMalformed)
 	}
 	if r.nonce != s.nonce || r.realm != s.realm || r.uri != s.uri {
@@ -226,17 +275,32 @@ func (s *Server) Verify(in []byte, lookup func(user string) (password []byte, er
 	if !hmac.Equal([]byte(got), []byte(r.digest(password, "AUTHENTICATE"))) {
 		return "", nil, fmt.Errorf("client's answer: %w", ErrProof)
 	}
+	if s.wrapper, err = newWrapper(r.session(password), r.qop, cipherName, false); err != nil {
+		return "", nil, err
+	}
 	return r.user, []byte("rspauth=" + r.digest(password, "")), nil
 }
 
-type response struct{ user, realm, nonce, cnonce, nc, qop, uri string }
+type response struct {
+	user, realm, nonce, cnonce, nc, uri string
+	qop                                 QOP
+}
+
+// session is H(A1) of RFC 2831 section 2.1.2.1, which the keys of protection are made of.
+func (r response) session(password []byte) [16]byte {
+	secret := md5.Sum(slices.Concat([]byte(r.user+":"+r.realm+":"), password)) //nolint:gosec // defined so
+	return md5.Sum(slices.Concat(secret[:], []byte(":"+r.nonce+":"+r.cnonce))) //nolint:gosec // defined so
+}
 
 // digest is response-value of RFC 2831 section 2.1.2.1 (method AUTHENTICATE) or of 2.1.3 (empty method, the server's proof).
 func (r response) digest(password []byte, method string) string {
-	secret := md5.Sum(slices.Concat([]byte(r.user+":"+r.realm+":"), password)) //nolint:gosec // defined so
-	a1 := md5.Sum(slices.Concat(secret[:], []byte(":"+r.nonce+":"+r.cnonce)))  //nolint:gosec // defined so
-	a2 := md5.Sum([]byte(method + ":" + r.uri))                                //nolint:gosec // defined so
-	kd := md5.Sum([]byte(hex.EncodeToString(a1[:]) + ":" + r.nonce + ":" + r.nc + ":" + r.cnonce + ":" + r.qop + ":" +
+	a1 := r.session(password)
+	entity := ""
+	if r.qop != QOPAuth {
+		entity = ":" + strings.Repeat("0", 32)
+	}
+	a2 := md5.Sum([]byte(method + ":" + r.uri + entity)) //nolint:gosec // defined so
+	kd := md5.Sum([]byte(hex.EncodeToString(a1[:]) + ":" + r.nonce + ":" + r.nc + ":" + r.cnonce + ":" + string(r.qop) + ":" +
 		hex.EncodeToString(a2[:]))) //nolint:gosec // defined so
 	return hex.EncodeToString(kd[:])
 }

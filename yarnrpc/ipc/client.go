@@ -203,7 +203,7 @@ func (c *Client) attempt(ctx context.Context, id, retry int32, method string, re
 		if errors.Is(err, ErrTimeout) || Classify(err) == Standby {
 			c.drop(cn)
 		}
-		if Classify(err) != Final {
+		if elsewhere(err) {
 			c.failover(cn.addr)
 		}
 		return wrapCall(method, cn.addr, err)
@@ -256,7 +256,7 @@ func (c *Client) dial(d *dialing, addr string) {
 	case err != nil:
 		d.err = err
 		c.o.logger.Debug().Str("addr", addr).Err(err).Msg("ipc connection failed")
-		if Classify(err) != Final {
+		if elsewhere(err) {
 			c.failover(addr)
 		}
 	case closed:
@@ -276,6 +276,15 @@ func (c *Client) drop(cn *conn) {
 	}
 	c.mu.Unlock()
 	cn.retire()
+}
+
+// elsewhere says that another server may do better. One that answers and asks for another try is the one to try again.
+//
+// Source: hadoop-common RetryPolicies.FailoverOnNetworkExceptionRetry.shouldRetry.
+func elsewhere(err error) bool {
+	kind := Classify(err)
+	var remote *RemoteError
+	return kind == Standby || kind == Retriable && !errors.As(err, &remote)
 }
 
 // failover moves to the next address unless somebody else did already.

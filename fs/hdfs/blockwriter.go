@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/fs/hdfs/hdfspb"
+	"github.com/thalweg/thalweg/fs/hdfs/sasl"
 )
 
 const (
@@ -153,9 +154,7 @@ func (b *blockWriter) put(seq int64, last bool, data []byte) error {
 		_, err = b.t.nc.Write(b.head)
 		return err
 	}
-	parts := net.Buffers{b.head, data}
-	_, err = parts.WriteTo(b.t.nc)
-	return err
+	return sasl.WriteBoth(b.t.nc, b.head, data)
 }
 
 // over ends the connection and says why, as the acknowledgements saw it when they know more.

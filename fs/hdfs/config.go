@@ -3,20 +3,17 @@ package hdfs
 import (
 	"context"
 	"errors"
-	"fmt"
-	iofs "io/fs"
 	"net"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/hdfs/sasl"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
-	commonpb "github.com/thalweg/thalweg/yarnrpc/proto/common"
 )
 
 const defaultPort = "8020" // of a NameNode, when a URI names none
@@ -33,15 +30,18 @@ type Config struct {
 	IPC []ipc.Option
 	// Dial opens all connections; default net.Dialer.
 	Dial ipc.DialFunc
-	// WrapDataTransfer may put a security layer on a fresh connection to a DataNode, with the token of the block. Nil is none. It must
-	// end with its context.
-	WrapDataTransfer func(ctx context.Context, nc net.Conn, token *commonpb.TokenProto) (net.Conn, error)
+	// DataProtection are the levels at which data may travel, in order of preference (dfs.data.transfer.protection). None is for clusters
+	// without, whose DataNodes expect no handshake. Clusters with dfs.encrypt.data.transfer are found out and need no setting.
+	DataProtection []sasl.Level
 	// UseDatanodeHostname dials DataNodes by name instead of address (dfs.client.use.datanode.hostname).
 	UseDatanodeHostname bool
+	// TokenServiceByName makes the service of delegation tokens host:port instead of ip:port (hadoop.security.token.service.use_ip=false).
+	TokenServiceByName bool
 	// Replication and BlockSize (bytes) of new files; 0 is the server's default.
 	Replication int
 	BlockSize   int64
-	// RetryTimeout bounds a call whose context has no deadline, waits for an unreachable or unwilling NameNode included; default 30 s.
+	// RetryTimeout bounds a call whose context has no deadline, waits for an unreachable or unwilling NameNode included; default 30 s, and
+	// 2 min for a nameservice of several, which may take as long to fail over (Hadoop's client tries 15 times, up to 15 s apart).
 	RetryTimeout time.Duration
 	// ConnectTimeout bounds opening one connection; default 10 s.
 	ConnectTimeout time.Duration
@@ -51,8 +51,12 @@ type Config struct {
 	Logger *zerolog.Logger
 }
 
-func (c *Config) setDefaults() {
-	if c.RetryTimeout <= 0 {
+func (c *Config) setDefaults(nameNodes int) {
+	switch {
+	case c.RetryTimeout > 0:
+	case nameNodes > 1:
+		c.RetryTimeout = 2 * time.Minute
+	default:
 		c.RetryTimeout = 30 * time.Second
 	}
 	if c.ConnectTimeout <= 0 {
@@ -70,42 +74,23 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// FromConf takes addresses, replication and block size from Hadoop's configuration: fs.defaultFS, dfs.nameservices,
-// dfs.ha.namenodes.*, dfs.namenode.rpc-address.*, dfs.replication, dfs.blocksize, dfs.client.use.datanode.hostname.
+// FromConf takes addresses, protection, replication and block size from Hadoop's configuration: fs.defaultFS, dfs.nameservices,
+// dfs.ha.namenodes.*, dfs.namenode.rpc-address.*, dfs.data.transfer.protection (on clusters with Kerberos), dfs.replication,
+// dfs.blocksize, dfs.client.use.datanode.hostname, hadoop.security.token.service.use_ip.
 //
 // Errors: *conf.KeyError.
 func FromConf(c *conf.Configuration) (Config, error) {
-	out := Config{NameNodes: map[string][]string{}}
+	var out Config
 	var errs []error
 	def, err := c.DefaultFS()
 	errs = append(errs, err)
 	if u, err := url.Parse(def); err == nil && u.Scheme == "hdfs" {
 		out.DefaultAuthority = u.Host
 	}
-	services, err := c.Strings("dfs.nameservices")
+	out.NameNodes, err = nameNodes(c, out.DefaultAuthority)
 	errs = append(errs, err)
-	for _, ns := range services {
-		ids, err := c.Strings("dfs.ha.namenodes." + ns)
-		errs = append(errs, err)
-		keys := []string{"dfs.namenode.rpc-address." + ns}
-		if len(ids) > 0 {
-			keys = nil
-			for _, id := range ids {
-				keys = append(keys, "dfs.namenode.rpc-address."+ns+"."+id)
-			}
-		}
-		for _, k := range keys {
-			if _, ok := c.Raw(k); !ok {
-				continue
-			}
-			a, err := c.Address(k, 8020)
-			errs = append(errs, err)
-			out.NameNodes[ns] = append(out.NameNodes[ns], a)
-		}
-		if len(out.NameNodes[ns]) == 0 {
-			errs = append(errs, fmt.Errorf("hdfs: nameservice %s has no dfs.namenode.rpc-address.%s: set it or take it out of dfs.nameservices", ns, ns))
-		}
-	}
+	out.DataProtection, err = dataProtection(c)
+	errs = append(errs, err)
 	repl, err := c.Int("dfs.replication", 3)
 	errs = append(errs, err)
 	out.Replication = int(repl)
@@ -113,24 +98,27 @@ func FromConf(c *conf.Configuration) (Config, error) {
 	errs = append(errs, err)
 	out.UseDatanodeHostname, err = c.Bool("dfs.client.use.datanode.hostname", false)
 	errs = append(errs, err)
+	byIP, err := c.Bool("hadoop.security.token.service.use_ip", true)
+	errs = append(errs, err)
+	out.TokenServiceByName = !byIP
 	return out, errors.Join(errs...)
 }
 
-// addresses returns the NameNodes behind an authority.
-func (c *Config) addresses(authority string) ([]string, error) {
-	if authority == "" {
-		authority = c.DefaultAuthority
+// dataProtection is what dfs.data.transfer.protection says. Hadoop's clients look at it with Kerberos only.
+func dataProtection(c *conf.Configuration) ([]sasl.Level, error) {
+	secure, err := c.Kerberos()
+	if err != nil || !secure {
+		return nil, err
 	}
-	if a := c.NameNodes[authority]; len(a) > 0 {
-		return a, nil
+	list, err := c.String(sasl.KeyProtection, "")
+	if err != nil {
+		return nil, err
 	}
-	if authority == "" {
-		return nil, fmt.Errorf("hdfs: the URI names no NameNode and fs.defaultFS is not an hdfs:// address: write hdfs://host:port/path or set HADOOP_CONF_DIR: %w", iofs.ErrInvalid)
+	levels, err := sasl.ParseLevels(list)
+	if err != nil {
+		return nil, keyError(c, sasl.KeyProtection, err.Error())
 	}
-	if _, _, err := net.SplitHostPort(authority); err == nil {
-		return []string{authority}, nil
-	}
-	return []string{net.JoinHostPort(strings.Trim(authority, "[]"), defaultPort)}, nil
+	return levels, nil
 }
 
 // Register adds the scheme hdfs to reg. File systems are shared by all who resolve the same authority, and closed when the last of them

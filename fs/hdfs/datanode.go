@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/fs/hdfs/hdfspb"
+	"github.com/thalweg/thalweg/fs/hdfs/sasl"
 	commonpb "github.com/thalweg/thalweg/yarnrpc/proto/common"
 )
 
@@ -30,7 +31,11 @@ func statusError(addr string, s hdfspb.Status, message string) error {
 	if message != "" {
 		text += ": " + message
 	}
-	return &datanodeError{addr: addr, status: s, err: errors.New(text)}
+	err := errors.New(text)
+	if s == hdfspb.Status_ERROR_ACCESS_TOKEN {
+		err = fmt.Errorf("%s: %w", text, sasl.ErrToken)
+	}
+	return &datanodeError{addr: addr, status: s, err: err}
 }
 
 func (f *FileSystem) datanodeAddr(d *hdfspb.DatanodeInfoProto) string {
@@ -51,8 +56,24 @@ type transfer struct {
 	stops   [2]func() bool
 }
 
-// dialDatanode connects and sends the operation. The connection breaks when ctx or the FileSystem ends.
+// dialDatanode connects and sends the operation. The connection breaks when ctx or the FileSystem ends. An encryption key that the
+// DataNode does not know any more is replaced once.
 func (f *FileSystem) dialDatanode(ctx context.Context, d *hdfspb.DatanodeInfoProto, token *commonpb.TokenProto, op byte, m proto.Message) (*transfer, *hdfspb.BlockOpResponseProto, error) {
+	for again := true; ; again = false {
+		p, err := f.protection(ctx, d, token)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, resp, err := f.dialProtected(ctx, d, p, op, m)
+		if again && errors.Is(err, sasl.ErrUnknownKey) {
+			f.forgetKey(p.key)
+			continue
+		}
+		return t, resp, err
+	}
+}
+
+func (f *FileSystem) dialProtected(ctx context.Context, d *hdfspb.DatanodeInfoProto, p protection, op byte, m proto.Message) (*transfer, *hdfspb.BlockOpResponseProto, error) {
 	addr := f.datanodeAddr(d)
 	dctx, cancel := context.WithTimeout(ctx, f.cfg.ConnectTimeout)
 	defer cancel()
@@ -63,7 +84,7 @@ func (f *FileSystem) dialDatanode(ctx context.Context, d *hdfspb.DatanodeInfoPro
 	t := &transfer{nc: raw, addr: addr, timeout: f.cfg.IOTimeout, ctx: ctx}
 	t.stops[0] = context.AfterFunc(ctx, func() { _ = raw.Close() })
 	t.stops[1] = context.AfterFunc(f.ctx, func() { _ = raw.Close() })
-	resp, err := t.begin(dctx, f, token, op, m)
+	resp, err := t.begin(dctx, p, op, m)
 	if err != nil {
 		t.close()
 		return nil, nil, t.fail(err)
@@ -75,13 +96,16 @@ func (f *FileSystem) dialDatanode(ctx context.Context, d *hdfspb.DatanodeInfoPro
 	return t, resp, nil
 }
 
-func (t *transfer) begin(dctx context.Context, f *FileSystem, token *commonpb.TokenProto, op byte, m proto.Message) (*hdfspb.BlockOpResponseProto, error) {
-	if f.cfg.WrapDataTransfer != nil {
-		wrapped, err := f.cfg.WrapDataTransfer(dctx, t.nc, token)
+func (t *transfer) begin(dctx context.Context, p protection, op byte, m proto.Message) (*hdfspb.BlockOpResponseProto, error) {
+	if len(p.levels) > 0 {
+		if deadline, ok := dctx.Deadline(); ok {
+			_ = t.nc.SetDeadline(deadline)
+		}
+		protected, err := sasl.Client(t.nc, p.credential, p.levels)
 		if err != nil {
 			return nil, err
 		}
-		t.nc = wrapped
+		t.nc = protected
 	}
 	b, err := encodeOp(op, m)
 	if err != nil {
@@ -93,7 +117,11 @@ func (t *transfer) begin(dctx context.Context, f *FileSystem, token *commonpb.To
 	}
 	t.r = bufio.NewReaderSize(t.nc, 64<<10)
 	resp := &hdfspb.BlockOpResponseProto{}
-	return resp, readDelimited(t.r, resp)
+	err = readDelimited(t.r, resp)
+	if sasl.Ended(err) && len(p.levels) == 0 {
+		err = fmt.Errorf("%w without an answer (when this goes on, the data node expects protection: set %s as the cluster has it)", err, sasl.KeyProtection)
+	}
+	return resp, err
 }
 
 // touch gives the connection another timeout's worth of silence.

@@ -1,4 +1,4 @@
-// Package hdfs is the file system hdfs://, over Hadoop's own protocols. Layer L1; it imports fs, yarnrpc/ipc, yarnrpc/conf and
+// Package hdfs is the file system hdfs://, over Hadoop's own protocols. Layer L1; it imports fs, yarnrpc/{ipc,conf,token} and
 // yarnrpc/proto.
 //
 // Calls to the NameNode (ClientProtocol) share one multiplexed connection per FileSystem (yarnrpc/ipc), so uploads in parallel do not
@@ -20,5 +20,8 @@
 //     left; without any, up to 4 MiB of it are kept and written to other nodes. Only when the last replica of a larger block is lost
 //     does the write fail, and the caller writes the file again.
 //  4. Each byte read has passed its checksum. A bad or dead replica is left for another one.
-//  5. No goroutine outlives an open file but the one that renews leases, which ends with the last open file and with Close.
+//  5. Connections to DataNodes are protected as the cluster wants it (package sasl): with the block's token at a level of
+//     Config.DataProtection, or with a key of the NameNode's where dfs.encrypt.data.transfer is on. Tokens and keys that have ended are
+//     asked for again.
+//  6. No goroutine outlives an open file but the one that renews leases, which ends with the last open file and with Close.
 package hdfs

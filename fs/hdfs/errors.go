@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/hdfs/sasl"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
 )
 
@@ -26,6 +27,7 @@ const (
 	errTypeQuota        = ipc.Class("org.apache.hadoop.hdfs.protocol.QuotaByStorageTypeExceededException")
 	errIllegalArgument  = ipc.Class("org.apache.hadoop.HadoopIllegalArgumentException")
 	errInvalidPath      = ipc.Class("org.apache.hadoop.fs.InvalidPathException")
+	errCryptoVersion    = ipc.Class("org.apache.hadoop.hdfs.UnknownCryptoProtocolVersionException")
 	errPathComponent    = ipc.Class("org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException")
 	errNoTargets        = "could only be written to" // an IOException of addBlock
 	errIsNotAFile       = "is not a file"            // in the FileNotFoundException of getBlockLocations
@@ -50,6 +52,7 @@ var meanings = []struct {
 	{errIllegalArgument, iofs.ErrInvalid},
 	{errInvalidPath, iofs.ErrInvalid},
 	{errPathComponent, iofs.ErrInvalid},
+	{errCryptoVersion, errors.ErrUnsupported},
 	{errSafeMode, fs.ErrSafeMode},
 	{errNotReplicatedYet, fs.ErrUnavailable},
 	{errRecovery, fs.ErrUnavailable},
@@ -57,6 +60,23 @@ var meanings = []struct {
 	{ipc.ErrRetriable, fs.ErrUnavailable},
 	{ipc.ErrInvalidToken, iofs.ErrPermission},
 }
+
+// advice is what to do about exceptions whose words do not say it.
+var advice = []struct {
+	class ipc.Class
+	words string
+}{
+	{errNSQuota, "hdfs dfsadmin -setQuota raises it"},
+	{errDSQuota, "hdfs dfsadmin -setSpaceQuota raises it"},
+	{errTypeQuota, "hdfs dfsadmin -setSpaceQuota with -storageType raises it"},
+	{ipc.ErrInvalidToken, "the delegation token was cancelled or has ended: start again, with security.kerberos.login.keytab and .principal tokens are replaced in time"},
+	{errCryptoVersion, "the folder lies in an encryption zone, where Thalweg neither reads nor writes: use another folder"},
+}
+
+var (
+	errEncrypted = fmt.Errorf("the file lies in an encryption zone, where Thalweg neither reads nor writes: copy it to another folder: %w", errors.ErrUnsupported)
+	errStriped   = fmt.Errorf("the file is erasure coded, which Thalweg does not read: copy it to a replicated folder: %w", errors.ErrUnsupported)
+)
 
 // opError is the error of an operation: its text is "hdfs: op path: meaning: the server's words".
 type opError struct {
@@ -88,6 +108,11 @@ func fail(op, path string, err error) error {
 		if means == nil || remote.Message == "" {
 			cause = remote.Error()
 		}
+		for _, a := range advice {
+			if errors.Is(err, a.class) {
+				cause += " (" + a.words + ")"
+			}
+		}
 	}
 	text := fmt.Sprintf("hdfs: %s %s: %s", op, path, cause)
 	if means != nil && !strings.Contains(strings.ToLower(cause), strings.ToLower(means.Error())) {
@@ -115,8 +140,13 @@ func meaning(err error) error {
 		}
 		return nil
 	}
-	if errors.Is(err, errChecksum) {
+	switch {
+	case errors.Is(err, errChecksum):
 		return fs.ErrCorrupt
+	case errors.Is(err, errors.ErrUnsupported):
+		return errors.ErrUnsupported
+	case errors.Is(err, sasl.ErrProtection):
+		return nil // the same tomorrow
 	}
 	var conn *ipc.ConnError
 	var dn *datanodeError

@@ -34,6 +34,7 @@ type FileSystem struct {
 	authority  string
 	log        zerolog.Logger
 	nn         *ipc.Client
+	nameNodes  int    // behind nn
 	clientName string // holds the leases of all files that this FileSystem writes
 	contacted  atomic.Bool
 
@@ -41,22 +42,24 @@ type FileSystem struct {
 	cancel context.CancelFunc
 	ctx    context.Context //nolint:containedctx // ends at Close
 
-	mu      sync.Mutex
-	server  *hdfspb.FsServerDefaultsProto
-	writers map[*writer]struct{} // open ones
-	renewer bool                 // the goroutine runs
-	wake    chan struct{}        // tells it that the last writer has closed
+	mu       sync.Mutex
+	server   *hdfspb.FsServerDefaultsProto
+	serverAt time.Time                      // when it was asked for
+	key      *hdfspb.DataEncryptionKeyProto // of clusters with dfs.encrypt.data.transfer
+	writers  map[*writer]struct{}           // open ones
+	renewer  bool                           // the goroutine runs
+	wake     chan struct{}                  // tells it that the last writer has closed
 }
 
 var _ fs.FileSystem = (*FileSystem)(nil)
 
 // New makes the file system behind authority, a nameservice of cfg or host[:port]. Nothing is dialed before the first operation.
 func New(authority string, cfg Config) (*FileSystem, error) {
-	cfg.setDefaults()
 	addrs, err := cfg.addresses(authority)
 	if err != nil {
 		return nil, err
 	}
+	cfg.setDefaults(len(addrs))
 	if cfg.Replication < 0 || cfg.Replication > 512 || cfg.BlockSize < 0 {
 		return nil, fmt.Errorf("hdfs: replication %d, block size %d: %w", cfg.Replication, cfg.BlockSize, iofs.ErrInvalid)
 	}
@@ -76,7 +79,7 @@ func New(authority string, cfg Config) (*FileSystem, error) {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails, by its contract
 	f := &FileSystem{
-		cfg: cfg, authority: authority, log: *cfg.Logger, nn: nn, clientName: "thalweg_" + hex.EncodeToString(id[:]),
+		cfg: cfg, authority: authority, log: *cfg.Logger, nn: nn, nameNodes: len(addrs), clientName: "thalweg_" + hex.EncodeToString(id[:]),
 		writers: map[*writer]struct{}{}, wake: make(chan struct{}, 1),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -133,8 +136,14 @@ func (f *FileSystem) Open(ctx context.Context, p string) (fs.Reader, error) {
 		return nil, err
 	}
 	located, err := f.blocks(ctx, clean)
-	if err == nil && located == nil {
+	switch {
+	case err != nil:
+	case located == nil:
 		err = iofs.ErrNotExist
+	case located.FileEncryptionInfo != nil:
+		err = errEncrypted
+	case located.EcPolicy != nil:
+		err = errStriped
 	}
 	if err != nil {
 		return nil, fail("open", p, err)

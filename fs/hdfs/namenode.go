@@ -61,7 +61,7 @@ func (f *FileSystem) once(ctx context.Context, method string, req, resp proto.Me
 	retry := ipc.Retry{Initial: 50 * time.Millisecond, Max: 2 * time.Second, OnRetry: func(attempt int, _ time.Duration, err error) {
 		// A name that does not exist is a typing mistake until the cluster was reached once.
 		var dns *net.DNSError
-		if errors.As(err, &dns) && dns.IsNotFound && !f.contacted.Load() {
+		if errors.As(err, &dns) && dns.IsNotFound && !f.contacted.Load() && attempt+1 >= f.nameNodes {
 			cancel(err)
 		}
 		if attempt == 0 {
@@ -69,6 +69,10 @@ func (f *FileSystem) once(ctx context.Context, method string, req, resp proto.Me
 		}
 	}}
 	err := f.nn.CallRetry(ctx, retry, method, req, resp)
+	if errors.Is(err, ipc.ErrInvalidToken) { // it may have been replaced since the connection asked for it
+		f.nn.Reset()
+		err = f.nn.CallRetry(ctx, retry, method, req, resp)
+	}
 	if err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 			return cause // the reason for which OnRetry has given up
@@ -77,23 +81,35 @@ func (f *FileSystem) once(ctx context.Context, method string, req, resp proto.Me
 	return err
 }
 
-// defaults asks the NameNode once for what the configuration leaves open.
+// defaultsLife is how long the NameNode's defaults hold (dfs.client.server-defaults.validity.period.ms).
+const defaultsLife = time.Hour
+
+// serverDefaults asks the NameNode for its defaults, once in a while.
+func (f *FileSystem) serverDefaults(ctx context.Context) (*hdfspb.FsServerDefaultsProto, error) {
+	f.mu.Lock()
+	d, fresh := f.server, time.Since(f.serverAt) < defaultsLife
+	f.mu.Unlock()
+	if d != nil && fresh {
+		return d, nil
+	}
+	resp := &hdfspb.GetServerDefaultsResponseProto{}
+	if err := f.call(ctx, "getServerDefaults", &hdfspb.GetServerDefaultsRequestProto{}, resp); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.server, f.serverAt = resp.GetServerDefaults(), time.Now()
+	return f.server, nil
+}
+
+// defaults asks the NameNode for what the configuration leaves open.
 func (f *FileSystem) defaults(ctx context.Context) (replication uint32, blockSize uint64, err error) {
 	if f.cfg.Replication > 0 && f.cfg.BlockSize > 0 {
 		return uint32(f.cfg.Replication), uint64(f.cfg.BlockSize), nil //nolint:gosec // checked in New
 	}
-	f.mu.Lock()
-	d := f.server
-	f.mu.Unlock()
-	if d == nil {
-		resp := &hdfspb.GetServerDefaultsResponseProto{}
-		if err := f.call(ctx, "getServerDefaults", &hdfspb.GetServerDefaultsRequestProto{}, resp); err != nil {
-			return 0, 0, err
-		}
-		d = resp.GetServerDefaults()
-		f.mu.Lock()
-		f.server = d
-		f.mu.Unlock()
+	d, err := f.serverDefaults(ctx)
+	if err != nil {
+		return 0, 0, err
 	}
 	replication, blockSize = d.GetReplication(), d.GetBlockSize()
 	if f.cfg.Replication > 0 {

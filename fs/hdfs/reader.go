@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/fs/hdfs/hdfspb"
+	"github.com/thalweg/thalweg/fs/hdfs/sasl"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
 )
 
@@ -185,13 +186,14 @@ func (r *reader) refresh(ctx context.Context) error {
 }
 
 // retry runs op on the replicas of the block at off until one serves. When none does, it asks for the locations again, until the budget
-// is used up.
+// is used up. A block token that has ended is replaced at once, the first time.
 func (r *reader) retry(off int64, op func(*hdfspb.LocatedBlockProto, *hdfspb.DatanodeInfoProto) error) error {
 	var ctx context.Context // made at the first failure: most reads need none
 	cancel := func() {}
 	defer func() { cancel() }()
 	pause := 20 * time.Millisecond
-	corrupt := 0
+	corrupt, renewed := 0, false
+next:
 	for {
 		located, err := r.find(off)
 		if err != nil {
@@ -208,6 +210,16 @@ func (r *reader) retry(off int64, op func(*hdfspb.LocatedBlockProto, *hdfspb.Dat
 			}
 			if err := r.check(); err != nil {
 				return err
+			}
+			if !renewed && errors.Is(last, sasl.ErrToken) {
+				renewed = true
+				if err := r.refresh(r.ctx); err != nil {
+					return err
+				}
+				continue next
+			}
+			if hopeless(last) {
+				return last
 			}
 			if errors.Is(last, errChecksum) {
 				corrupt++

@@ -147,6 +147,9 @@ func (w *writer) open(ctx context.Context) error {
 		}
 		w.f.log.Warn().Str("path", w.path).Err(err).Msg("data node refused a block, asking for another one")
 		w.abandon(ctx, located, bad)
+		if hopeless(err) {
+			return err
+		}
 		if serr := ipc.Sleep(ctx, pause); serr != nil {
 			return fmt.Errorf("%w (%w)", err, serr)
 		}

@@ -157,6 +157,65 @@ func (ChecksumTypeProto) EnumDescriptor() ([]byte, []int) {
 	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{1}
 }
 
+type CipherSuiteProto int32
+
+const (
+	CipherSuiteProto_UNKNOWN           CipherSuiteProto = 1
+	CipherSuiteProto_AES_CTR_NOPADDING CipherSuiteProto = 2
+	CipherSuiteProto_SM4_CTR_NOPADDING CipherSuiteProto = 3
+)
+
+// Enum value maps for CipherSuiteProto.
+var (
+	CipherSuiteProto_name = map[int32]string{
+		1: "UNKNOWN",
+		2: "AES_CTR_NOPADDING",
+		3: "SM4_CTR_NOPADDING",
+	}
+	CipherSuiteProto_value = map[string]int32{
+		"UNKNOWN":           1,
+		"AES_CTR_NOPADDING": 2,
+		"SM4_CTR_NOPADDING": 3,
+	}
+)
+
+func (x CipherSuiteProto) Enum() *CipherSuiteProto {
+	p := new(CipherSuiteProto)
+	*p = x
+	return p
+}
+
+func (x CipherSuiteProto) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CipherSuiteProto) Descriptor() protoreflect.EnumDescriptor {
+	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[2].Descriptor()
+}
+
+func (CipherSuiteProto) Type() protoreflect.EnumType {
+	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[2]
+}
+
+func (x CipherSuiteProto) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Do not use.
+func (x *CipherSuiteProto) UnmarshalJSON(b []byte) error {
+	num, err := protoimpl.X.UnmarshalJSONEnum(x.Descriptor(), b)
+	if err != nil {
+		return err
+	}
+	*x = CipherSuiteProto(num)
+	return nil
+}
+
+// Deprecated: Use CipherSuiteProto.Descriptor instead.
+func (CipherSuiteProto) EnumDescriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{2}
+}
+
 type Status int32
 
 const (
@@ -223,11 +282,11 @@ func (x Status) String() string {
 }
 
 func (Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[2].Descriptor()
+	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[3].Descriptor()
 }
 
 func (Status) Type() protoreflect.EnumType {
-	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[2]
+	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[3]
 }
 
 func (x Status) Number() protoreflect.EnumNumber {
@@ -246,7 +305,7 @@ func (x *Status) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use Status.Descriptor instead.
 func (Status) EnumDescriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{2}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{3}
 }
 
 type HdfsFileStatusProto_FileType int32
@@ -282,11 +341,11 @@ func (x HdfsFileStatusProto_FileType) String() string {
 }
 
 func (HdfsFileStatusProto_FileType) Descriptor() protoreflect.EnumDescriptor {
-	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[3].Descriptor()
+	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[4].Descriptor()
 }
 
 func (HdfsFileStatusProto_FileType) Type() protoreflect.EnumType {
-	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[3]
+	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[4]
 }
 
 func (x HdfsFileStatusProto_FileType) Number() protoreflect.EnumNumber {
@@ -305,7 +364,66 @@ func (x *HdfsFileStatusProto_FileType) UnmarshalJSON(b []byte) error {
 
 // Deprecated: Use HdfsFileStatusProto_FileType.Descriptor instead.
 func (HdfsFileStatusProto_FileType) EnumDescriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{6, 0}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{8, 0}
+}
+
+type DataTransferEncryptorMessageProto_DataTransferEncryptorStatus int32
+
+const (
+	DataTransferEncryptorMessageProto_SUCCESS           DataTransferEncryptorMessageProto_DataTransferEncryptorStatus = 0
+	DataTransferEncryptorMessageProto_ERROR_UNKNOWN_KEY DataTransferEncryptorMessageProto_DataTransferEncryptorStatus = 1
+	DataTransferEncryptorMessageProto_ERROR             DataTransferEncryptorMessageProto_DataTransferEncryptorStatus = 2
+)
+
+// Enum value maps for DataTransferEncryptorMessageProto_DataTransferEncryptorStatus.
+var (
+	DataTransferEncryptorMessageProto_DataTransferEncryptorStatus_name = map[int32]string{
+		0: "SUCCESS",
+		1: "ERROR_UNKNOWN_KEY",
+		2: "ERROR",
+	}
+	DataTransferEncryptorMessageProto_DataTransferEncryptorStatus_value = map[string]int32{
+		"SUCCESS":           0,
+		"ERROR_UNKNOWN_KEY": 1,
+		"ERROR":             2,
+	}
+)
+
+func (x DataTransferEncryptorMessageProto_DataTransferEncryptorStatus) Enum() *DataTransferEncryptorMessageProto_DataTransferEncryptorStatus {
+	p := new(DataTransferEncryptorMessageProto_DataTransferEncryptorStatus)
+	*p = x
+	return p
+}
+
+func (x DataTransferEncryptorMessageProto_DataTransferEncryptorStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DataTransferEncryptorMessageProto_DataTransferEncryptorStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[5].Descriptor()
+}
+
+func (DataTransferEncryptorMessageProto_DataTransferEncryptorStatus) Type() protoreflect.EnumType {
+	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[5]
+}
+
+func (x DataTransferEncryptorMessageProto_DataTransferEncryptorStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Do not use.
+func (x *DataTransferEncryptorMessageProto_DataTransferEncryptorStatus) UnmarshalJSON(b []byte) error {
+	num, err := protoimpl.X.UnmarshalJSONEnum(x.Descriptor(), b)
+	if err != nil {
+		return err
+	}
+	*x = DataTransferEncryptorMessageProto_DataTransferEncryptorStatus(num)
+	return nil
+}
+
+// Deprecated: Use DataTransferEncryptorMessageProto_DataTransferEncryptorStatus.Descriptor instead.
+func (DataTransferEncryptorMessageProto_DataTransferEncryptorStatus) EnumDescriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{43, 0}
 }
 
 type OpWriteBlockProto_BlockConstructionStage int32
@@ -359,11 +477,11 @@ func (x OpWriteBlockProto_BlockConstructionStage) String() string {
 }
 
 func (OpWriteBlockProto_BlockConstructionStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[4].Descriptor()
+	return file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[6].Descriptor()
 }
 
 func (OpWriteBlockProto_BlockConstructionStage) Type() protoreflect.EnumType {
-	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[4]
+	return &file_fs_hdfs_hdfspb_hdfs_proto_enumTypes[6]
 }
 
 func (x OpWriteBlockProto_BlockConstructionStage) Number() protoreflect.EnumNumber {
@@ -382,7 +500,168 @@ func (x *OpWriteBlockProto_BlockConstructionStage) UnmarshalJSON(b []byte) error
 
 // Deprecated: Use OpWriteBlockProto_BlockConstructionStage.Descriptor instead.
 func (OpWriteBlockProto_BlockConstructionStage) EnumDescriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{43, 0}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{48, 0}
+}
+
+// CipherOptionProto: in is from the client to the DataNode, out the other way. Keys travel wrapped by SASL.
+type CipherOptionProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Suite         *CipherSuiteProto      `protobuf:"varint,1,req,name=suite,enum=thalweg.hadoop.hdfs.CipherSuiteProto" json:"suite,omitempty"`
+	InKey         []byte                 `protobuf:"bytes,2,opt,name=inKey" json:"inKey,omitempty"`
+	InIv          []byte                 `protobuf:"bytes,3,opt,name=inIv" json:"inIv,omitempty"`
+	OutKey        []byte                 `protobuf:"bytes,4,opt,name=outKey" json:"outKey,omitempty"`
+	OutIv         []byte                 `protobuf:"bytes,5,opt,name=outIv" json:"outIv,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CipherOptionProto) Reset() {
+	*x = CipherOptionProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CipherOptionProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CipherOptionProto) ProtoMessage() {}
+
+func (x *CipherOptionProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CipherOptionProto.ProtoReflect.Descriptor instead.
+func (*CipherOptionProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CipherOptionProto) GetSuite() CipherSuiteProto {
+	if x != nil && x.Suite != nil {
+		return *x.Suite
+	}
+	return CipherSuiteProto_UNKNOWN
+}
+
+func (x *CipherOptionProto) GetInKey() []byte {
+	if x != nil {
+		return x.InKey
+	}
+	return nil
+}
+
+func (x *CipherOptionProto) GetInIv() []byte {
+	if x != nil {
+		return x.InIv
+	}
+	return nil
+}
+
+func (x *CipherOptionProto) GetOutKey() []byte {
+	if x != nil {
+		return x.OutKey
+	}
+	return nil
+}
+
+func (x *CipherOptionProto) GetOutIv() []byte {
+	if x != nil {
+		return x.OutIv
+	}
+	return nil
+}
+
+type DataEncryptionKeyProto struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	KeyId               *uint32                `protobuf:"varint,1,req,name=keyId" json:"keyId,omitempty"`
+	BlockPoolId         *string                `protobuf:"bytes,2,req,name=blockPoolId" json:"blockPoolId,omitempty"`
+	Nonce               []byte                 `protobuf:"bytes,3,req,name=nonce" json:"nonce,omitempty"`
+	EncryptionKey       []byte                 `protobuf:"bytes,4,req,name=encryptionKey" json:"encryptionKey,omitempty"`
+	ExpiryDate          *uint64                `protobuf:"varint,5,req,name=expiryDate" json:"expiryDate,omitempty"` // ms since the epoch
+	EncryptionAlgorithm *string                `protobuf:"bytes,6,opt,name=encryptionAlgorithm" json:"encryptionAlgorithm,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *DataEncryptionKeyProto) Reset() {
+	*x = DataEncryptionKeyProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataEncryptionKeyProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataEncryptionKeyProto) ProtoMessage() {}
+
+func (x *DataEncryptionKeyProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataEncryptionKeyProto.ProtoReflect.Descriptor instead.
+func (*DataEncryptionKeyProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DataEncryptionKeyProto) GetKeyId() uint32 {
+	if x != nil && x.KeyId != nil {
+		return *x.KeyId
+	}
+	return 0
+}
+
+func (x *DataEncryptionKeyProto) GetBlockPoolId() string {
+	if x != nil && x.BlockPoolId != nil {
+		return *x.BlockPoolId
+	}
+	return ""
+}
+
+func (x *DataEncryptionKeyProto) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *DataEncryptionKeyProto) GetEncryptionKey() []byte {
+	if x != nil {
+		return x.EncryptionKey
+	}
+	return nil
+}
+
+func (x *DataEncryptionKeyProto) GetExpiryDate() uint64 {
+	if x != nil && x.ExpiryDate != nil {
+		return *x.ExpiryDate
+	}
+	return 0
+}
+
+func (x *DataEncryptionKeyProto) GetEncryptionAlgorithm() string {
+	if x != nil && x.EncryptionAlgorithm != nil {
+		return *x.EncryptionAlgorithm
+	}
+	return ""
 }
 
 type ExtendedBlockProto struct {
@@ -402,7 +681,7 @@ const (
 
 func (x *ExtendedBlockProto) Reset() {
 	*x = ExtendedBlockProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[0]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +693,7 @@ func (x *ExtendedBlockProto) String() string {
 func (*ExtendedBlockProto) ProtoMessage() {}
 
 func (x *ExtendedBlockProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[0]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +706,7 @@ func (x *ExtendedBlockProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedBlockProto.ProtoReflect.Descriptor instead.
 func (*ExtendedBlockProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{0}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ExtendedBlockProto) GetPoolId() string {
@@ -478,7 +757,7 @@ const (
 
 func (x *DatanodeIDProto) Reset() {
 	*x = DatanodeIDProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[1]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +769,7 @@ func (x *DatanodeIDProto) String() string {
 func (*DatanodeIDProto) ProtoMessage() {}
 
 func (x *DatanodeIDProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[1]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +782,7 @@ func (x *DatanodeIDProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DatanodeIDProto.ProtoReflect.Descriptor instead.
 func (*DatanodeIDProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{1}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DatanodeIDProto) GetIpAddr() string {
@@ -566,7 +845,7 @@ type DatanodeInfoProto struct {
 
 func (x *DatanodeInfoProto) Reset() {
 	*x = DatanodeInfoProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[2]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +857,7 @@ func (x *DatanodeInfoProto) String() string {
 func (*DatanodeInfoProto) ProtoMessage() {}
 
 func (x *DatanodeInfoProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[2]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +870,7 @@ func (x *DatanodeInfoProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DatanodeInfoProto.ProtoReflect.Descriptor instead.
 func (*DatanodeInfoProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{2}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DatanodeInfoProto) GetId() *DatanodeIDProto {
@@ -623,7 +902,7 @@ type LocatedBlockProto struct {
 
 func (x *LocatedBlockProto) Reset() {
 	*x = LocatedBlockProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[3]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +914,7 @@ func (x *LocatedBlockProto) String() string {
 func (*LocatedBlockProto) ProtoMessage() {}
 
 func (x *LocatedBlockProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[3]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +927,7 @@ func (x *LocatedBlockProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatedBlockProto.ProtoReflect.Descriptor instead.
 func (*LocatedBlockProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{3}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LocatedBlockProto) GetB() *ExtendedBlockProto {
@@ -707,13 +986,15 @@ type LocatedBlocksProto struct {
 	UnderConstruction   *bool                  `protobuf:"varint,3,req,name=underConstruction" json:"underConstruction,omitempty"`
 	LastBlock           *LocatedBlockProto     `protobuf:"bytes,4,opt,name=lastBlock" json:"lastBlock,omitempty"`
 	IsLastBlockComplete *bool                  `protobuf:"varint,5,req,name=isLastBlockComplete" json:"isLastBlockComplete,omitempty"`
+	FileEncryptionInfo  []byte                 `protobuf:"bytes,6,opt,name=fileEncryptionInfo" json:"fileEncryptionInfo,omitempty"` // FileEncryptionInfoProto, of which only the presence matters
+	EcPolicy            []byte                 `protobuf:"bytes,7,opt,name=ecPolicy" json:"ecPolicy,omitempty"`                     // ErasureCodingPolicyProto, as above
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
 
 func (x *LocatedBlocksProto) Reset() {
 	*x = LocatedBlocksProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[4]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +1006,7 @@ func (x *LocatedBlocksProto) String() string {
 func (*LocatedBlocksProto) ProtoMessage() {}
 
 func (x *LocatedBlocksProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[4]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +1019,7 @@ func (x *LocatedBlocksProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatedBlocksProto.ProtoReflect.Descriptor instead.
 func (*LocatedBlocksProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{4}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LocatedBlocksProto) GetFileLength() uint64 {
@@ -776,6 +1057,20 @@ func (x *LocatedBlocksProto) GetIsLastBlockComplete() bool {
 	return false
 }
 
+func (x *LocatedBlocksProto) GetFileEncryptionInfo() []byte {
+	if x != nil {
+		return x.FileEncryptionInfo
+	}
+	return nil
+}
+
+func (x *LocatedBlocksProto) GetEcPolicy() []byte {
+	if x != nil {
+		return x.EcPolicy
+	}
+	return nil
+}
+
 type FsPermissionProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Perm          *uint32                `protobuf:"varint,1,req,name=perm" json:"perm,omitempty"`
@@ -785,7 +1080,7 @@ type FsPermissionProto struct {
 
 func (x *FsPermissionProto) Reset() {
 	*x = FsPermissionProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[5]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +1092,7 @@ func (x *FsPermissionProto) String() string {
 func (*FsPermissionProto) ProtoMessage() {}
 
 func (x *FsPermissionProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[5]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +1105,7 @@ func (x *FsPermissionProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsPermissionProto.ProtoReflect.Descriptor instead.
 func (*FsPermissionProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{5}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FsPermissionProto) GetPerm() uint32 {
@@ -846,7 +1141,7 @@ const (
 
 func (x *HdfsFileStatusProto) Reset() {
 	*x = HdfsFileStatusProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[6]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1153,7 @@ func (x *HdfsFileStatusProto) String() string {
 func (*HdfsFileStatusProto) ProtoMessage() {}
 
 func (x *HdfsFileStatusProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[6]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1166,7 @@ func (x *HdfsFileStatusProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HdfsFileStatusProto.ProtoReflect.Descriptor instead.
 func (*HdfsFileStatusProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{6}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HdfsFileStatusProto) GetFileType() HdfsFileStatusProto_FileType {
@@ -970,7 +1265,7 @@ const (
 
 func (x *FsServerDefaultsProto) Reset() {
 	*x = FsServerDefaultsProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[7]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1277,7 @@ func (x *FsServerDefaultsProto) String() string {
 func (*FsServerDefaultsProto) ProtoMessage() {}
 
 func (x *FsServerDefaultsProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[7]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1290,7 @@ func (x *FsServerDefaultsProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsServerDefaultsProto.ProtoReflect.Descriptor instead.
 func (*FsServerDefaultsProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{7}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FsServerDefaultsProto) GetBlockSize() uint64 {
@@ -1050,7 +1345,7 @@ type DirectoryListingProto struct {
 
 func (x *DirectoryListingProto) Reset() {
 	*x = DirectoryListingProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[8]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1357,7 @@ func (x *DirectoryListingProto) String() string {
 func (*DirectoryListingProto) ProtoMessage() {}
 
 func (x *DirectoryListingProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[8]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1370,7 @@ func (x *DirectoryListingProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryListingProto.ProtoReflect.Descriptor instead.
 func (*DirectoryListingProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{8}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DirectoryListingProto) GetPartialListing() []*HdfsFileStatusProto {
@@ -1100,7 +1395,7 @@ type GetServerDefaultsRequestProto struct {
 
 func (x *GetServerDefaultsRequestProto) Reset() {
 	*x = GetServerDefaultsRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[9]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1407,7 @@ func (x *GetServerDefaultsRequestProto) String() string {
 func (*GetServerDefaultsRequestProto) ProtoMessage() {}
 
 func (x *GetServerDefaultsRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[9]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1420,7 @@ func (x *GetServerDefaultsRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerDefaultsRequestProto.ProtoReflect.Descriptor instead.
 func (*GetServerDefaultsRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{9}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{11}
 }
 
 type GetServerDefaultsResponseProto struct {
@@ -1137,7 +1432,7 @@ type GetServerDefaultsResponseProto struct {
 
 func (x *GetServerDefaultsResponseProto) Reset() {
 	*x = GetServerDefaultsResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[10]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1444,7 @@ func (x *GetServerDefaultsResponseProto) String() string {
 func (*GetServerDefaultsResponseProto) ProtoMessage() {}
 
 func (x *GetServerDefaultsResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[10]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1457,7 @@ func (x *GetServerDefaultsResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerDefaultsResponseProto.ProtoReflect.Descriptor instead.
 func (*GetServerDefaultsResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{10}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetServerDefaultsResponseProto) GetServerDefaults() *FsServerDefaultsProto {
@@ -1181,7 +1476,7 @@ type GetFileInfoRequestProto struct {
 
 func (x *GetFileInfoRequestProto) Reset() {
 	*x = GetFileInfoRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[11]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1488,7 @@ func (x *GetFileInfoRequestProto) String() string {
 func (*GetFileInfoRequestProto) ProtoMessage() {}
 
 func (x *GetFileInfoRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[11]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1501,7 @@ func (x *GetFileInfoRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileInfoRequestProto.ProtoReflect.Descriptor instead.
 func (*GetFileInfoRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{11}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetFileInfoRequestProto) GetSrc() string {
@@ -1225,7 +1520,7 @@ type GetFileInfoResponseProto struct {
 
 func (x *GetFileInfoResponseProto) Reset() {
 	*x = GetFileInfoResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[12]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1532,7 @@ func (x *GetFileInfoResponseProto) String() string {
 func (*GetFileInfoResponseProto) ProtoMessage() {}
 
 func (x *GetFileInfoResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[12]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1545,7 @@ func (x *GetFileInfoResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileInfoResponseProto.ProtoReflect.Descriptor instead.
 func (*GetFileInfoResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{12}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetFileInfoResponseProto) GetFs() *HdfsFileStatusProto {
@@ -1271,7 +1566,7 @@ type GetListingRequestProto struct {
 
 func (x *GetListingRequestProto) Reset() {
 	*x = GetListingRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[13]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1578,7 @@ func (x *GetListingRequestProto) String() string {
 func (*GetListingRequestProto) ProtoMessage() {}
 
 func (x *GetListingRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[13]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1591,7 @@ func (x *GetListingRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetListingRequestProto.ProtoReflect.Descriptor instead.
 func (*GetListingRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{13}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetListingRequestProto) GetSrc() string {
@@ -1329,7 +1624,7 @@ type GetListingResponseProto struct {
 
 func (x *GetListingResponseProto) Reset() {
 	*x = GetListingResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[14]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1636,7 @@ func (x *GetListingResponseProto) String() string {
 func (*GetListingResponseProto) ProtoMessage() {}
 
 func (x *GetListingResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[14]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1649,7 @@ func (x *GetListingResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetListingResponseProto.ProtoReflect.Descriptor instead.
 func (*GetListingResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{14}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetListingResponseProto) GetDirList() *DirectoryListingProto {
@@ -1375,7 +1670,7 @@ type GetBlockLocationsRequestProto struct {
 
 func (x *GetBlockLocationsRequestProto) Reset() {
 	*x = GetBlockLocationsRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[15]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1682,7 @@ func (x *GetBlockLocationsRequestProto) String() string {
 func (*GetBlockLocationsRequestProto) ProtoMessage() {}
 
 func (x *GetBlockLocationsRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[15]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1695,7 @@ func (x *GetBlockLocationsRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockLocationsRequestProto.ProtoReflect.Descriptor instead.
 func (*GetBlockLocationsRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{15}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetBlockLocationsRequestProto) GetSrc() string {
@@ -1433,7 +1728,7 @@ type GetBlockLocationsResponseProto struct {
 
 func (x *GetBlockLocationsResponseProto) Reset() {
 	*x = GetBlockLocationsResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[16]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1740,7 @@ func (x *GetBlockLocationsResponseProto) String() string {
 func (*GetBlockLocationsResponseProto) ProtoMessage() {}
 
 func (x *GetBlockLocationsResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[16]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1753,7 @@ func (x *GetBlockLocationsResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockLocationsResponseProto.ProtoReflect.Descriptor instead.
 func (*GetBlockLocationsResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{16}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetBlockLocationsResponseProto) GetLocations() *LocatedBlocksProto {
@@ -1484,7 +1779,7 @@ type CreateRequestProto struct {
 
 func (x *CreateRequestProto) Reset() {
 	*x = CreateRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[17]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1791,7 @@ func (x *CreateRequestProto) String() string {
 func (*CreateRequestProto) ProtoMessage() {}
 
 func (x *CreateRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[17]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1804,7 @@ func (x *CreateRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequestProto.ProtoReflect.Descriptor instead.
 func (*CreateRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{17}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateRequestProto) GetSrc() string {
@@ -1570,7 +1865,7 @@ type CreateResponseProto struct {
 
 func (x *CreateResponseProto) Reset() {
 	*x = CreateResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[18]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1877,7 @@ func (x *CreateResponseProto) String() string {
 func (*CreateResponseProto) ProtoMessage() {}
 
 func (x *CreateResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[18]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1890,7 @@ func (x *CreateResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponseProto.ProtoReflect.Descriptor instead.
 func (*CreateResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{18}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateResponseProto) GetFs() *HdfsFileStatusProto {
@@ -1623,7 +1918,7 @@ const (
 
 func (x *AddBlockRequestProto) Reset() {
 	*x = AddBlockRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[19]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1930,7 @@ func (x *AddBlockRequestProto) String() string {
 func (*AddBlockRequestProto) ProtoMessage() {}
 
 func (x *AddBlockRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[19]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1943,7 @@ func (x *AddBlockRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddBlockRequestProto.ProtoReflect.Descriptor instead.
 func (*AddBlockRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{19}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AddBlockRequestProto) GetSrc() string {
@@ -1695,7 +1990,7 @@ type AddBlockResponseProto struct {
 
 func (x *AddBlockResponseProto) Reset() {
 	*x = AddBlockResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[20]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +2002,7 @@ func (x *AddBlockResponseProto) String() string {
 func (*AddBlockResponseProto) ProtoMessage() {}
 
 func (x *AddBlockResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[20]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +2015,7 @@ func (x *AddBlockResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddBlockResponseProto.ProtoReflect.Descriptor instead.
 func (*AddBlockResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{20}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AddBlockResponseProto) GetBlock() *LocatedBlockProto {
@@ -1747,7 +2042,7 @@ const (
 
 func (x *AbandonBlockRequestProto) Reset() {
 	*x = AbandonBlockRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[21]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +2054,7 @@ func (x *AbandonBlockRequestProto) String() string {
 func (*AbandonBlockRequestProto) ProtoMessage() {}
 
 func (x *AbandonBlockRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[21]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +2067,7 @@ func (x *AbandonBlockRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonBlockRequestProto.ProtoReflect.Descriptor instead.
 func (*AbandonBlockRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{21}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AbandonBlockRequestProto) GetB() *ExtendedBlockProto {
@@ -1811,7 +2106,7 @@ type AbandonBlockResponseProto struct {
 
 func (x *AbandonBlockResponseProto) Reset() {
 	*x = AbandonBlockResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[22]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2118,7 @@ func (x *AbandonBlockResponseProto) String() string {
 func (*AbandonBlockResponseProto) ProtoMessage() {}
 
 func (x *AbandonBlockResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[22]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2131,7 @@ func (x *AbandonBlockResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonBlockResponseProto.ProtoReflect.Descriptor instead.
 func (*AbandonBlockResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{22}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{24}
 }
 
 type UpdateBlockForPipelineRequestProto struct {
@@ -1849,7 +2144,7 @@ type UpdateBlockForPipelineRequestProto struct {
 
 func (x *UpdateBlockForPipelineRequestProto) Reset() {
 	*x = UpdateBlockForPipelineRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2156,7 @@ func (x *UpdateBlockForPipelineRequestProto) String() string {
 func (*UpdateBlockForPipelineRequestProto) ProtoMessage() {}
 
 func (x *UpdateBlockForPipelineRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[23]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2169,7 @@ func (x *UpdateBlockForPipelineRequestProto) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UpdateBlockForPipelineRequestProto.ProtoReflect.Descriptor instead.
 func (*UpdateBlockForPipelineRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{23}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateBlockForPipelineRequestProto) GetBlock() *ExtendedBlockProto {
@@ -1900,7 +2195,7 @@ type UpdateBlockForPipelineResponseProto struct {
 
 func (x *UpdateBlockForPipelineResponseProto) Reset() {
 	*x = UpdateBlockForPipelineResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2207,7 @@ func (x *UpdateBlockForPipelineResponseProto) String() string {
 func (*UpdateBlockForPipelineResponseProto) ProtoMessage() {}
 
 func (x *UpdateBlockForPipelineResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[24]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2220,7 @@ func (x *UpdateBlockForPipelineResponseProto) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use UpdateBlockForPipelineResponseProto.ProtoReflect.Descriptor instead.
 func (*UpdateBlockForPipelineResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{24}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UpdateBlockForPipelineResponseProto) GetBlock() *LocatedBlockProto {
@@ -1948,7 +2243,7 @@ type UpdatePipelineRequestProto struct {
 
 func (x *UpdatePipelineRequestProto) Reset() {
 	*x = UpdatePipelineRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2255,7 @@ func (x *UpdatePipelineRequestProto) String() string {
 func (*UpdatePipelineRequestProto) ProtoMessage() {}
 
 func (x *UpdatePipelineRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[25]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2268,7 @@ func (x *UpdatePipelineRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePipelineRequestProto.ProtoReflect.Descriptor instead.
 func (*UpdatePipelineRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{25}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UpdatePipelineRequestProto) GetClientName() string {
@@ -2019,7 +2314,7 @@ type UpdatePipelineResponseProto struct {
 
 func (x *UpdatePipelineResponseProto) Reset() {
 	*x = UpdatePipelineResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2326,7 @@ func (x *UpdatePipelineResponseProto) String() string {
 func (*UpdatePipelineResponseProto) ProtoMessage() {}
 
 func (x *UpdatePipelineResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[26]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2339,7 @@ func (x *UpdatePipelineResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePipelineResponseProto.ProtoReflect.Descriptor instead.
 func (*UpdatePipelineResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{26}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{28}
 }
 
 type CompleteRequestProto struct {
@@ -2064,7 +2359,7 @@ const (
 
 func (x *CompleteRequestProto) Reset() {
 	*x = CompleteRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2371,7 @@ func (x *CompleteRequestProto) String() string {
 func (*CompleteRequestProto) ProtoMessage() {}
 
 func (x *CompleteRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[27]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2384,7 @@ func (x *CompleteRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteRequestProto.ProtoReflect.Descriptor instead.
 func (*CompleteRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{27}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CompleteRequestProto) GetSrc() string {
@@ -2129,7 +2424,7 @@ type CompleteResponseProto struct {
 
 func (x *CompleteResponseProto) Reset() {
 	*x = CompleteResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2436,7 @@ func (x *CompleteResponseProto) String() string {
 func (*CompleteResponseProto) ProtoMessage() {}
 
 func (x *CompleteResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[28]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2449,7 @@ func (x *CompleteResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteResponseProto.ProtoReflect.Descriptor instead.
 func (*CompleteResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{28}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CompleteResponseProto) GetResult() bool {
@@ -2175,7 +2470,7 @@ type Rename2RequestProto struct {
 
 func (x *Rename2RequestProto) Reset() {
 	*x = Rename2RequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2482,7 @@ func (x *Rename2RequestProto) String() string {
 func (*Rename2RequestProto) ProtoMessage() {}
 
 func (x *Rename2RequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[29]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2495,7 @@ func (x *Rename2RequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rename2RequestProto.ProtoReflect.Descriptor instead.
 func (*Rename2RequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{29}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Rename2RequestProto) GetSrc() string {
@@ -2232,7 +2527,7 @@ type Rename2ResponseProto struct {
 
 func (x *Rename2ResponseProto) Reset() {
 	*x = Rename2ResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2539,7 @@ func (x *Rename2ResponseProto) String() string {
 func (*Rename2ResponseProto) ProtoMessage() {}
 
 func (x *Rename2ResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[30]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2552,7 @@ func (x *Rename2ResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rename2ResponseProto.ProtoReflect.Descriptor instead.
 func (*Rename2ResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{30}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{32}
 }
 
 type DeleteRequestProto struct {
@@ -2270,7 +2565,7 @@ type DeleteRequestProto struct {
 
 func (x *DeleteRequestProto) Reset() {
 	*x = DeleteRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2577,7 @@ func (x *DeleteRequestProto) String() string {
 func (*DeleteRequestProto) ProtoMessage() {}
 
 func (x *DeleteRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[31]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2590,7 @@ func (x *DeleteRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequestProto.ProtoReflect.Descriptor instead.
 func (*DeleteRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{31}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteRequestProto) GetSrc() string {
@@ -2321,7 +2616,7 @@ type DeleteResponseProto struct {
 
 func (x *DeleteResponseProto) Reset() {
 	*x = DeleteResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2628,7 @@ func (x *DeleteResponseProto) String() string {
 func (*DeleteResponseProto) ProtoMessage() {}
 
 func (x *DeleteResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[32]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2641,7 @@ func (x *DeleteResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponseProto.ProtoReflect.Descriptor instead.
 func (*DeleteResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{32}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteResponseProto) GetResult() bool {
@@ -2367,7 +2662,7 @@ type MkdirsRequestProto struct {
 
 func (x *MkdirsRequestProto) Reset() {
 	*x = MkdirsRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2674,7 @@ func (x *MkdirsRequestProto) String() string {
 func (*MkdirsRequestProto) ProtoMessage() {}
 
 func (x *MkdirsRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[33]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2687,7 @@ func (x *MkdirsRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirsRequestProto.ProtoReflect.Descriptor instead.
 func (*MkdirsRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{33}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MkdirsRequestProto) GetSrc() string {
@@ -2425,7 +2720,7 @@ type MkdirsResponseProto struct {
 
 func (x *MkdirsResponseProto) Reset() {
 	*x = MkdirsResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2732,7 @@ func (x *MkdirsResponseProto) String() string {
 func (*MkdirsResponseProto) ProtoMessage() {}
 
 func (x *MkdirsResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[34]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2745,7 @@ func (x *MkdirsResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirsResponseProto.ProtoReflect.Descriptor instead.
 func (*MkdirsResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{34}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MkdirsResponseProto) GetResult() bool {
@@ -2470,7 +2765,7 @@ type SetPermissionRequestProto struct {
 
 func (x *SetPermissionRequestProto) Reset() {
 	*x = SetPermissionRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2777,7 @@ func (x *SetPermissionRequestProto) String() string {
 func (*SetPermissionRequestProto) ProtoMessage() {}
 
 func (x *SetPermissionRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[35]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2790,7 @@ func (x *SetPermissionRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPermissionRequestProto.ProtoReflect.Descriptor instead.
 func (*SetPermissionRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{35}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetPermissionRequestProto) GetSrc() string {
@@ -2520,7 +2815,7 @@ type SetPermissionResponseProto struct {
 
 func (x *SetPermissionResponseProto) Reset() {
 	*x = SetPermissionResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2827,7 @@ func (x *SetPermissionResponseProto) String() string {
 func (*SetPermissionResponseProto) ProtoMessage() {}
 
 func (x *SetPermissionResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[36]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2840,7 @@ func (x *SetPermissionResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPermissionResponseProto.ProtoReflect.Descriptor instead.
 func (*SetPermissionResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{36}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{38}
 }
 
 type RenewLeaseRequestProto struct {
@@ -2557,7 +2852,7 @@ type RenewLeaseRequestProto struct {
 
 func (x *RenewLeaseRequestProto) Reset() {
 	*x = RenewLeaseRequestProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2864,7 @@ func (x *RenewLeaseRequestProto) String() string {
 func (*RenewLeaseRequestProto) ProtoMessage() {}
 
 func (x *RenewLeaseRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[37]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2877,7 @@ func (x *RenewLeaseRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequestProto.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequestProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{37}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RenewLeaseRequestProto) GetClientName() string {
@@ -2600,7 +2895,7 @@ type RenewLeaseResponseProto struct {
 
 func (x *RenewLeaseResponseProto) Reset() {
 	*x = RenewLeaseResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2907,7 @@ func (x *RenewLeaseResponseProto) String() string {
 func (*RenewLeaseResponseProto) ProtoMessage() {}
 
 func (x *RenewLeaseResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[38]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2920,163 @@ func (x *RenewLeaseResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponseProto.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{38}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{40}
+}
+
+type GetDataEncryptionKeyRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDataEncryptionKeyRequestProto) Reset() {
+	*x = GetDataEncryptionKeyRequestProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDataEncryptionKeyRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDataEncryptionKeyRequestProto) ProtoMessage() {}
+
+func (x *GetDataEncryptionKeyRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDataEncryptionKeyRequestProto.ProtoReflect.Descriptor instead.
+func (*GetDataEncryptionKeyRequestProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{41}
+}
+
+type GetDataEncryptionKeyResponseProto struct {
+	state             protoimpl.MessageState  `protogen:"open.v1"`
+	DataEncryptionKey *DataEncryptionKeyProto `protobuf:"bytes,1,opt,name=dataEncryptionKey" json:"dataEncryptionKey,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *GetDataEncryptionKeyResponseProto) Reset() {
+	*x = GetDataEncryptionKeyResponseProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDataEncryptionKeyResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDataEncryptionKeyResponseProto) ProtoMessage() {}
+
+func (x *GetDataEncryptionKeyResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDataEncryptionKeyResponseProto.ProtoReflect.Descriptor instead.
+func (*GetDataEncryptionKeyResponseProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *GetDataEncryptionKeyResponseProto) GetDataEncryptionKey() *DataEncryptionKeyProto {
+	if x != nil {
+		return x.DataEncryptionKey
+	}
+	return nil
+}
+
+type DataTransferEncryptorMessageProto struct {
+	state            protoimpl.MessageState                                         `protogen:"open.v1"`
+	Status           *DataTransferEncryptorMessageProto_DataTransferEncryptorStatus `protobuf:"varint,1,req,name=status,enum=thalweg.hadoop.hdfs.DataTransferEncryptorMessageProto_DataTransferEncryptorStatus" json:"status,omitempty"`
+	Payload          []byte                                                         `protobuf:"bytes,2,opt,name=payload" json:"payload,omitempty"`
+	Message          *string                                                        `protobuf:"bytes,3,opt,name=message" json:"message,omitempty"`
+	CipherOption     []*CipherOptionProto                                           `protobuf:"bytes,4,rep,name=cipherOption" json:"cipherOption,omitempty"`
+	AccessTokenError *bool                                                          `protobuf:"varint,6,opt,name=accessTokenError" json:"accessTokenError,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *DataTransferEncryptorMessageProto) Reset() {
+	*x = DataTransferEncryptorMessageProto{}
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataTransferEncryptorMessageProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataTransferEncryptorMessageProto) ProtoMessage() {}
+
+func (x *DataTransferEncryptorMessageProto) ProtoReflect() protoreflect.Message {
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataTransferEncryptorMessageProto.ProtoReflect.Descriptor instead.
+func (*DataTransferEncryptorMessageProto) Descriptor() ([]byte, []int) {
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *DataTransferEncryptorMessageProto) GetStatus() DataTransferEncryptorMessageProto_DataTransferEncryptorStatus {
+	if x != nil && x.Status != nil {
+		return *x.Status
+	}
+	return DataTransferEncryptorMessageProto_SUCCESS
+}
+
+func (x *DataTransferEncryptorMessageProto) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *DataTransferEncryptorMessageProto) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *DataTransferEncryptorMessageProto) GetCipherOption() []*CipherOptionProto {
+	if x != nil {
+		return x.CipherOption
+	}
+	return nil
+}
+
+func (x *DataTransferEncryptorMessageProto) GetAccessTokenError() bool {
+	if x != nil && x.AccessTokenError != nil {
+		return *x.AccessTokenError
+	}
+	return false
 }
 
 type BaseHeaderProto struct {
@@ -2638,7 +3089,7 @@ type BaseHeaderProto struct {
 
 func (x *BaseHeaderProto) Reset() {
 	*x = BaseHeaderProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +3101,7 @@ func (x *BaseHeaderProto) String() string {
 func (*BaseHeaderProto) ProtoMessage() {}
 
 func (x *BaseHeaderProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[39]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +3114,7 @@ func (x *BaseHeaderProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BaseHeaderProto.ProtoReflect.Descriptor instead.
 func (*BaseHeaderProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{39}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BaseHeaderProto) GetBlock() *ExtendedBlockProto {
@@ -2690,7 +3141,7 @@ type ClientOperationHeaderProto struct {
 
 func (x *ClientOperationHeaderProto) Reset() {
 	*x = ClientOperationHeaderProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +3153,7 @@ func (x *ClientOperationHeaderProto) String() string {
 func (*ClientOperationHeaderProto) ProtoMessage() {}
 
 func (x *ClientOperationHeaderProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[40]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +3166,7 @@ func (x *ClientOperationHeaderProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientOperationHeaderProto.ProtoReflect.Descriptor instead.
 func (*ClientOperationHeaderProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{40}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ClientOperationHeaderProto) GetBaseHeader() *BaseHeaderProto {
@@ -2749,7 +3200,7 @@ const (
 
 func (x *OpReadBlockProto) Reset() {
 	*x = OpReadBlockProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +3212,7 @@ func (x *OpReadBlockProto) String() string {
 func (*OpReadBlockProto) ProtoMessage() {}
 
 func (x *OpReadBlockProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[41]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +3225,7 @@ func (x *OpReadBlockProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpReadBlockProto.ProtoReflect.Descriptor instead.
 func (*OpReadBlockProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{41}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OpReadBlockProto) GetHeader() *ClientOperationHeaderProto {
@@ -2815,7 +3266,7 @@ type ChecksumProto struct {
 
 func (x *ChecksumProto) Reset() {
 	*x = ChecksumProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +3278,7 @@ func (x *ChecksumProto) String() string {
 func (*ChecksumProto) ProtoMessage() {}
 
 func (x *ChecksumProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[42]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3291,7 @@ func (x *ChecksumProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksumProto.ProtoReflect.Descriptor instead.
 func (*ChecksumProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{42}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ChecksumProto) GetType() ChecksumTypeProto {
@@ -2882,7 +3333,7 @@ const (
 
 func (x *OpWriteBlockProto) Reset() {
 	*x = OpWriteBlockProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3345,7 @@ func (x *OpWriteBlockProto) String() string {
 func (*OpWriteBlockProto) ProtoMessage() {}
 
 func (x *OpWriteBlockProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[43]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3358,7 @@ func (x *OpWriteBlockProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpWriteBlockProto.ProtoReflect.Descriptor instead.
 func (*OpWriteBlockProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{43}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OpWriteBlockProto) GetHeader() *ClientOperationHeaderProto {
@@ -3006,7 +3457,7 @@ type PacketHeaderProto struct {
 
 func (x *PacketHeaderProto) Reset() {
 	*x = PacketHeaderProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3469,7 @@ func (x *PacketHeaderProto) String() string {
 func (*PacketHeaderProto) ProtoMessage() {}
 
 func (x *PacketHeaderProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[44]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3482,7 @@ func (x *PacketHeaderProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketHeaderProto.ProtoReflect.Descriptor instead.
 func (*PacketHeaderProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{44}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PacketHeaderProto) GetOffsetInBlock() int64 {
@@ -3072,7 +3523,7 @@ type PipelineAckProto struct {
 
 func (x *PipelineAckProto) Reset() {
 	*x = PipelineAckProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[45]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3535,7 @@ func (x *PipelineAckProto) String() string {
 func (*PipelineAckProto) ProtoMessage() {}
 
 func (x *PipelineAckProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[45]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3548,7 @@ func (x *PipelineAckProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineAckProto.ProtoReflect.Descriptor instead.
 func (*PipelineAckProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{45}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PipelineAckProto) GetSeqno() int64 {
@@ -3124,7 +3575,7 @@ type ReadOpChecksumInfoProto struct {
 
 func (x *ReadOpChecksumInfoProto) Reset() {
 	*x = ReadOpChecksumInfoProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[46]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3587,7 @@ func (x *ReadOpChecksumInfoProto) String() string {
 func (*ReadOpChecksumInfoProto) ProtoMessage() {}
 
 func (x *ReadOpChecksumInfoProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[46]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3600,7 @@ func (x *ReadOpChecksumInfoProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOpChecksumInfoProto.ProtoReflect.Descriptor instead.
 func (*ReadOpChecksumInfoProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{46}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadOpChecksumInfoProto) GetChecksum() *ChecksumProto {
@@ -3178,7 +3629,7 @@ type BlockOpResponseProto struct {
 
 func (x *BlockOpResponseProto) Reset() {
 	*x = BlockOpResponseProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[47]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3641,7 @@ func (x *BlockOpResponseProto) String() string {
 func (*BlockOpResponseProto) ProtoMessage() {}
 
 func (x *BlockOpResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[47]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3654,7 @@ func (x *BlockOpResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockOpResponseProto.ProtoReflect.Descriptor instead.
 func (*BlockOpResponseProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{47}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BlockOpResponseProto) GetStatus() Status {
@@ -3243,7 +3694,7 @@ type ClientReadStatusProto struct {
 
 func (x *ClientReadStatusProto) Reset() {
 	*x = ClientReadStatusProto{}
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[48]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3706,7 @@ func (x *ClientReadStatusProto) String() string {
 func (*ClientReadStatusProto) ProtoMessage() {}
 
 func (x *ClientReadStatusProto) ProtoReflect() protoreflect.Message {
-	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[48]
+	mi := &file_fs_hdfs_hdfspb_hdfs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3719,7 @@ func (x *ClientReadStatusProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientReadStatusProto.ProtoReflect.Descriptor instead.
 func (*ClientReadStatusProto) Descriptor() ([]byte, []int) {
-	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{48}
+	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ClientReadStatusProto) GetStatus() Status {
@@ -3282,7 +3733,22 @@ var File_fs_hdfs_hdfspb_hdfs_proto protoreflect.FileDescriptor
 
 const file_fs_hdfs_hdfspb_hdfs_proto_rawDesc = "" +
 	"\n" +
-	"\x19fs/hdfs/hdfspb/hdfs.proto\x12\x13thalweg.hadoop.hdfs\x1a#yarnrpc/proto/common/security.proto\"\x8f\x01\n" +
+	"\x19fs/hdfs/hdfspb/hdfs.proto\x12\x13thalweg.hadoop.hdfs\x1a#yarnrpc/proto/common/security.proto\"\xa8\x01\n" +
+	"\x11CipherOptionProto\x12;\n" +
+	"\x05suite\x18\x01 \x02(\x0e2%.thalweg.hadoop.hdfs.CipherSuiteProtoR\x05suite\x12\x14\n" +
+	"\x05inKey\x18\x02 \x01(\fR\x05inKey\x12\x12\n" +
+	"\x04inIv\x18\x03 \x01(\fR\x04inIv\x12\x16\n" +
+	"\x06outKey\x18\x04 \x01(\fR\x06outKey\x12\x14\n" +
+	"\x05outIv\x18\x05 \x01(\fR\x05outIv\"\xde\x01\n" +
+	"\x16DataEncryptionKeyProto\x12\x14\n" +
+	"\x05keyId\x18\x01 \x02(\rR\x05keyId\x12 \n" +
+	"\vblockPoolId\x18\x02 \x02(\tR\vblockPoolId\x12\x14\n" +
+	"\x05nonce\x18\x03 \x02(\fR\x05nonce\x12$\n" +
+	"\rencryptionKey\x18\x04 \x02(\fR\rencryptionKey\x12\x1e\n" +
+	"\n" +
+	"expiryDate\x18\x05 \x02(\x04R\n" +
+	"expiryDate\x120\n" +
+	"\x13encryptionAlgorithm\x18\x06 \x01(\tR\x13encryptionAlgorithm\"\x8f\x01\n" +
 	"\x12ExtendedBlockProto\x12\x16\n" +
 	"\x06poolId\x18\x01 \x02(\tR\x06poolId\x12\x18\n" +
 	"\ablockId\x18\x02 \x02(\x04R\ablockId\x12(\n" +
@@ -3310,7 +3776,7 @@ const file_fs_hdfs_hdfspb_hdfs_proto_rawDesc = "" +
 	"\fstorageTypes\x18\a \x03(\x0e2%.thalweg.hadoop.hdfs.StorageTypeProtoR\fstorageTypes\x12\x1e\n" +
 	"\n" +
 	"storageIDs\x18\b \x03(\tR\n" +
-	"storageIDs\"\x9a\x02\n" +
+	"storageIDs\"\xe6\x02\n" +
 	"\x12LocatedBlocksProto\x12\x1e\n" +
 	"\n" +
 	"fileLength\x18\x01 \x02(\x04R\n" +
@@ -3318,7 +3784,9 @@ const file_fs_hdfs_hdfspb_hdfs_proto_rawDesc = "" +
 	"\x06blocks\x18\x02 \x03(\v2&.thalweg.hadoop.hdfs.LocatedBlockProtoR\x06blocks\x12,\n" +
 	"\x11underConstruction\x18\x03 \x02(\bR\x11underConstruction\x12D\n" +
 	"\tlastBlock\x18\x04 \x01(\v2&.thalweg.hadoop.hdfs.LocatedBlockProtoR\tlastBlock\x120\n" +
-	"\x13isLastBlockComplete\x18\x05 \x02(\bR\x13isLastBlockComplete\"'\n" +
+	"\x13isLastBlockComplete\x18\x05 \x02(\bR\x13isLastBlockComplete\x12.\n" +
+	"\x12fileEncryptionInfo\x18\x06 \x01(\fR\x12fileEncryptionInfo\x12\x1a\n" +
+	"\becPolicy\x18\a \x01(\fR\becPolicy\"'\n" +
 	"\x11FsPermissionProto\x12\x12\n" +
 	"\x04perm\x18\x01 \x02(\rR\x04perm\"\xf3\x03\n" +
 	"\x13HdfsFileStatusProto\x12M\n" +
@@ -3457,7 +3925,20 @@ const file_fs_hdfs_hdfspb_hdfs_proto_rawDesc = "" +
 	"\n" +
 	"clientName\x18\x01 \x02(\tR\n" +
 	"clientName\"\x19\n" +
-	"\x17RenewLeaseResponseProto\"\x89\x01\n" +
+	"\x17RenewLeaseResponseProto\"\"\n" +
+	" GetDataEncryptionKeyRequestProto\"~\n" +
+	"!GetDataEncryptionKeyResponseProto\x12Y\n" +
+	"\x11dataEncryptionKey\x18\x01 \x01(\v2+.thalweg.hadoop.hdfs.DataEncryptionKeyProtoR\x11dataEncryptionKey\"\x89\x03\n" +
+	"!DataTransferEncryptorMessageProto\x12j\n" +
+	"\x06status\x18\x01 \x02(\x0e2R.thalweg.hadoop.hdfs.DataTransferEncryptorMessageProto.DataTransferEncryptorStatusR\x06status\x12\x18\n" +
+	"\apayload\x18\x02 \x01(\fR\apayload\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12J\n" +
+	"\fcipherOption\x18\x04 \x03(\v2&.thalweg.hadoop.hdfs.CipherOptionProtoR\fcipherOption\x12*\n" +
+	"\x10accessTokenError\x18\x06 \x01(\bR\x10accessTokenError\"L\n" +
+	"\x1bDataTransferEncryptorStatus\x12\v\n" +
+	"\aSUCCESS\x10\x00\x12\x15\n" +
+	"\x11ERROR_UNKNOWN_KEY\x10\x01\x12\t\n" +
+	"\x05ERROR\x10\x02\"\x89\x01\n" +
 	"\x0fBaseHeaderProto\x12=\n" +
 	"\x05block\x18\x01 \x02(\v2'.thalweg.hadoop.hdfs.ExtendedBlockProtoR\x05block\x127\n" +
 	"\x05token\x18\x02 \x01(\v2!.thalweg.hadoop.common.TokenProtoR\x05token\"\x82\x01\n" +
@@ -3528,7 +4009,11 @@ const file_fs_hdfs_hdfspb_hdfs_proto_rawDesc = "" +
 	"\x11ChecksumTypeProto\x12\x11\n" +
 	"\rCHECKSUM_NULL\x10\x00\x12\x12\n" +
 	"\x0eCHECKSUM_CRC32\x10\x01\x12\x13\n" +
-	"\x0fCHECKSUM_CRC32C\x10\x02*\x8c\x02\n" +
+	"\x0fCHECKSUM_CRC32C\x10\x02*M\n" +
+	"\x10CipherSuiteProto\x12\v\n" +
+	"\aUNKNOWN\x10\x01\x12\x15\n" +
+	"\x11AES_CTR_NOPADDING\x10\x02\x12\x15\n" +
+	"\x11SM4_CTR_NOPADDING\x10\x03*\x8c\x02\n" +
 	"\x06Status\x12\v\n" +
 	"\aSUCCESS\x10\x00\x12\t\n" +
 	"\x05ERROR\x10\x01\x12\x12\n" +
@@ -3558,115 +4043,126 @@ func file_fs_hdfs_hdfspb_hdfs_proto_rawDescGZIP() []byte {
 	return file_fs_hdfs_hdfspb_hdfs_proto_rawDescData
 }
 
-var file_fs_hdfs_hdfspb_hdfs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_fs_hdfs_hdfspb_hdfs_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_fs_hdfs_hdfspb_hdfs_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_fs_hdfs_hdfspb_hdfs_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_fs_hdfs_hdfspb_hdfs_proto_goTypes = []any{
-	(StorageTypeProto)(0),                         // 0: thalweg.hadoop.hdfs.StorageTypeProto
-	(ChecksumTypeProto)(0),                        // 1: thalweg.hadoop.hdfs.ChecksumTypeProto
-	(Status)(0),                                   // 2: thalweg.hadoop.hdfs.Status
-	(HdfsFileStatusProto_FileType)(0),             // 3: thalweg.hadoop.hdfs.HdfsFileStatusProto.FileType
-	(OpWriteBlockProto_BlockConstructionStage)(0), // 4: thalweg.hadoop.hdfs.OpWriteBlockProto.BlockConstructionStage
-	(*ExtendedBlockProto)(nil),                    // 5: thalweg.hadoop.hdfs.ExtendedBlockProto
-	(*DatanodeIDProto)(nil),                       // 6: thalweg.hadoop.hdfs.DatanodeIDProto
-	(*DatanodeInfoProto)(nil),                     // 7: thalweg.hadoop.hdfs.DatanodeInfoProto
-	(*LocatedBlockProto)(nil),                     // 8: thalweg.hadoop.hdfs.LocatedBlockProto
-	(*LocatedBlocksProto)(nil),                    // 9: thalweg.hadoop.hdfs.LocatedBlocksProto
-	(*FsPermissionProto)(nil),                     // 10: thalweg.hadoop.hdfs.FsPermissionProto
-	(*HdfsFileStatusProto)(nil),                   // 11: thalweg.hadoop.hdfs.HdfsFileStatusProto
-	(*FsServerDefaultsProto)(nil),                 // 12: thalweg.hadoop.hdfs.FsServerDefaultsProto
-	(*DirectoryListingProto)(nil),                 // 13: thalweg.hadoop.hdfs.DirectoryListingProto
-	(*GetServerDefaultsRequestProto)(nil),         // 14: thalweg.hadoop.hdfs.GetServerDefaultsRequestProto
-	(*GetServerDefaultsResponseProto)(nil),        // 15: thalweg.hadoop.hdfs.GetServerDefaultsResponseProto
-	(*GetFileInfoRequestProto)(nil),               // 16: thalweg.hadoop.hdfs.GetFileInfoRequestProto
-	(*GetFileInfoResponseProto)(nil),              // 17: thalweg.hadoop.hdfs.GetFileInfoResponseProto
-	(*GetListingRequestProto)(nil),                // 18: thalweg.hadoop.hdfs.GetListingRequestProto
-	(*GetListingResponseProto)(nil),               // 19: thalweg.hadoop.hdfs.GetListingResponseProto
-	(*GetBlockLocationsRequestProto)(nil),         // 20: thalweg.hadoop.hdfs.GetBlockLocationsRequestProto
-	(*GetBlockLocationsResponseProto)(nil),        // 21: thalweg.hadoop.hdfs.GetBlockLocationsResponseProto
-	(*CreateRequestProto)(nil),                    // 22: thalweg.hadoop.hdfs.CreateRequestProto
-	(*CreateResponseProto)(nil),                   // 23: thalweg.hadoop.hdfs.CreateResponseProto
-	(*AddBlockRequestProto)(nil),                  // 24: thalweg.hadoop.hdfs.AddBlockRequestProto
-	(*AddBlockResponseProto)(nil),                 // 25: thalweg.hadoop.hdfs.AddBlockResponseProto
-	(*AbandonBlockRequestProto)(nil),              // 26: thalweg.hadoop.hdfs.AbandonBlockRequestProto
-	(*AbandonBlockResponseProto)(nil),             // 27: thalweg.hadoop.hdfs.AbandonBlockResponseProto
-	(*UpdateBlockForPipelineRequestProto)(nil),    // 28: thalweg.hadoop.hdfs.UpdateBlockForPipelineRequestProto
-	(*UpdateBlockForPipelineResponseProto)(nil),   // 29: thalweg.hadoop.hdfs.UpdateBlockForPipelineResponseProto
-	(*UpdatePipelineRequestProto)(nil),            // 30: thalweg.hadoop.hdfs.UpdatePipelineRequestProto
-	(*UpdatePipelineResponseProto)(nil),           // 31: thalweg.hadoop.hdfs.UpdatePipelineResponseProto
-	(*CompleteRequestProto)(nil),                  // 32: thalweg.hadoop.hdfs.CompleteRequestProto
-	(*CompleteResponseProto)(nil),                 // 33: thalweg.hadoop.hdfs.CompleteResponseProto
-	(*Rename2RequestProto)(nil),                   // 34: thalweg.hadoop.hdfs.Rename2RequestProto
-	(*Rename2ResponseProto)(nil),                  // 35: thalweg.hadoop.hdfs.Rename2ResponseProto
-	(*DeleteRequestProto)(nil),                    // 36: thalweg.hadoop.hdfs.DeleteRequestProto
-	(*DeleteResponseProto)(nil),                   // 37: thalweg.hadoop.hdfs.DeleteResponseProto
-	(*MkdirsRequestProto)(nil),                    // 38: thalweg.hadoop.hdfs.MkdirsRequestProto
-	(*MkdirsResponseProto)(nil),                   // 39: thalweg.hadoop.hdfs.MkdirsResponseProto
-	(*SetPermissionRequestProto)(nil),             // 40: thalweg.hadoop.hdfs.SetPermissionRequestProto
-	(*SetPermissionResponseProto)(nil),            // 41: thalweg.hadoop.hdfs.SetPermissionResponseProto
-	(*RenewLeaseRequestProto)(nil),                // 42: thalweg.hadoop.hdfs.RenewLeaseRequestProto
-	(*RenewLeaseResponseProto)(nil),               // 43: thalweg.hadoop.hdfs.RenewLeaseResponseProto
-	(*BaseHeaderProto)(nil),                       // 44: thalweg.hadoop.hdfs.BaseHeaderProto
-	(*ClientOperationHeaderProto)(nil),            // 45: thalweg.hadoop.hdfs.ClientOperationHeaderProto
-	(*OpReadBlockProto)(nil),                      // 46: thalweg.hadoop.hdfs.OpReadBlockProto
-	(*ChecksumProto)(nil),                         // 47: thalweg.hadoop.hdfs.ChecksumProto
-	(*OpWriteBlockProto)(nil),                     // 48: thalweg.hadoop.hdfs.OpWriteBlockProto
-	(*PacketHeaderProto)(nil),                     // 49: thalweg.hadoop.hdfs.PacketHeaderProto
-	(*PipelineAckProto)(nil),                      // 50: thalweg.hadoop.hdfs.PipelineAckProto
-	(*ReadOpChecksumInfoProto)(nil),               // 51: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
-	(*BlockOpResponseProto)(nil),                  // 52: thalweg.hadoop.hdfs.BlockOpResponseProto
-	(*ClientReadStatusProto)(nil),                 // 53: thalweg.hadoop.hdfs.ClientReadStatusProto
-	(*common.TokenProto)(nil),                     // 54: thalweg.hadoop.common.TokenProto
+	(StorageTypeProto)(0),             // 0: thalweg.hadoop.hdfs.StorageTypeProto
+	(ChecksumTypeProto)(0),            // 1: thalweg.hadoop.hdfs.ChecksumTypeProto
+	(CipherSuiteProto)(0),             // 2: thalweg.hadoop.hdfs.CipherSuiteProto
+	(Status)(0),                       // 3: thalweg.hadoop.hdfs.Status
+	(HdfsFileStatusProto_FileType)(0), // 4: thalweg.hadoop.hdfs.HdfsFileStatusProto.FileType
+	(DataTransferEncryptorMessageProto_DataTransferEncryptorStatus)(0), // 5: thalweg.hadoop.hdfs.DataTransferEncryptorMessageProto.DataTransferEncryptorStatus
+	(OpWriteBlockProto_BlockConstructionStage)(0),                      // 6: thalweg.hadoop.hdfs.OpWriteBlockProto.BlockConstructionStage
+	(*CipherOptionProto)(nil),                                          // 7: thalweg.hadoop.hdfs.CipherOptionProto
+	(*DataEncryptionKeyProto)(nil),                                     // 8: thalweg.hadoop.hdfs.DataEncryptionKeyProto
+	(*ExtendedBlockProto)(nil),                                         // 9: thalweg.hadoop.hdfs.ExtendedBlockProto
+	(*DatanodeIDProto)(nil),                                            // 10: thalweg.hadoop.hdfs.DatanodeIDProto
+	(*DatanodeInfoProto)(nil),                                          // 11: thalweg.hadoop.hdfs.DatanodeInfoProto
+	(*LocatedBlockProto)(nil),                                          // 12: thalweg.hadoop.hdfs.LocatedBlockProto
+	(*LocatedBlocksProto)(nil),                                         // 13: thalweg.hadoop.hdfs.LocatedBlocksProto
+	(*FsPermissionProto)(nil),                                          // 14: thalweg.hadoop.hdfs.FsPermissionProto
+	(*HdfsFileStatusProto)(nil),                                        // 15: thalweg.hadoop.hdfs.HdfsFileStatusProto
+	(*FsServerDefaultsProto)(nil),                                      // 16: thalweg.hadoop.hdfs.FsServerDefaultsProto
+	(*DirectoryListingProto)(nil),                                      // 17: thalweg.hadoop.hdfs.DirectoryListingProto
+	(*GetServerDefaultsRequestProto)(nil),                              // 18: thalweg.hadoop.hdfs.GetServerDefaultsRequestProto
+	(*GetServerDefaultsResponseProto)(nil),                             // 19: thalweg.hadoop.hdfs.GetServerDefaultsResponseProto
+	(*GetFileInfoRequestProto)(nil),                                    // 20: thalweg.hadoop.hdfs.GetFileInfoRequestProto
+	(*GetFileInfoResponseProto)(nil),                                   // 21: thalweg.hadoop.hdfs.GetFileInfoResponseProto
+	(*GetListingRequestProto)(nil),                                     // 22: thalweg.hadoop.hdfs.GetListingRequestProto
+	(*GetListingResponseProto)(nil),                                    // 23: thalweg.hadoop.hdfs.GetListingResponseProto
+	(*GetBlockLocationsRequestProto)(nil),                              // 24: thalweg.hadoop.hdfs.GetBlockLocationsRequestProto
+	(*GetBlockLocationsResponseProto)(nil),                             // 25: thalweg.hadoop.hdfs.GetBlockLocationsResponseProto
+	(*CreateRequestProto)(nil),                                         // 26: thalweg.hadoop.hdfs.CreateRequestProto
+	(*CreateResponseProto)(nil),                                        // 27: thalweg.hadoop.hdfs.CreateResponseProto
+	(*AddBlockRequestProto)(nil),                                       // 28: thalweg.hadoop.hdfs.AddBlockRequestProto
+	(*AddBlockResponseProto)(nil),                                      // 29: thalweg.hadoop.hdfs.AddBlockResponseProto
+	(*AbandonBlockRequestProto)(nil),                                   // 30: thalweg.hadoop.hdfs.AbandonBlockRequestProto
+	(*AbandonBlockResponseProto)(nil),                                  // 31: thalweg.hadoop.hdfs.AbandonBlockResponseProto
+	(*UpdateBlockForPipelineRequestProto)(nil),                         // 32: thalweg.hadoop.hdfs.UpdateBlockForPipelineRequestProto
+	(*UpdateBlockForPipelineResponseProto)(nil),                        // 33: thalweg.hadoop.hdfs.UpdateBlockForPipelineResponseProto
+	(*UpdatePipelineRequestProto)(nil),                                 // 34: thalweg.hadoop.hdfs.UpdatePipelineRequestProto
+	(*UpdatePipelineResponseProto)(nil),                                // 35: thalweg.hadoop.hdfs.UpdatePipelineResponseProto
+	(*CompleteRequestProto)(nil),                                       // 36: thalweg.hadoop.hdfs.CompleteRequestProto
+	(*CompleteResponseProto)(nil),                                      // 37: thalweg.hadoop.hdfs.CompleteResponseProto
+	(*Rename2RequestProto)(nil),                                        // 38: thalweg.hadoop.hdfs.Rename2RequestProto
+	(*Rename2ResponseProto)(nil),                                       // 39: thalweg.hadoop.hdfs.Rename2ResponseProto
+	(*DeleteRequestProto)(nil),                                         // 40: thalweg.hadoop.hdfs.DeleteRequestProto
+	(*DeleteResponseProto)(nil),                                        // 41: thalweg.hadoop.hdfs.DeleteResponseProto
+	(*MkdirsRequestProto)(nil),                                         // 42: thalweg.hadoop.hdfs.MkdirsRequestProto
+	(*MkdirsResponseProto)(nil),                                        // 43: thalweg.hadoop.hdfs.MkdirsResponseProto
+	(*SetPermissionRequestProto)(nil),                                  // 44: thalweg.hadoop.hdfs.SetPermissionRequestProto
+	(*SetPermissionResponseProto)(nil),                                 // 45: thalweg.hadoop.hdfs.SetPermissionResponseProto
+	(*RenewLeaseRequestProto)(nil),                                     // 46: thalweg.hadoop.hdfs.RenewLeaseRequestProto
+	(*RenewLeaseResponseProto)(nil),                                    // 47: thalweg.hadoop.hdfs.RenewLeaseResponseProto
+	(*GetDataEncryptionKeyRequestProto)(nil),                           // 48: thalweg.hadoop.hdfs.GetDataEncryptionKeyRequestProto
+	(*GetDataEncryptionKeyResponseProto)(nil),                          // 49: thalweg.hadoop.hdfs.GetDataEncryptionKeyResponseProto
+	(*DataTransferEncryptorMessageProto)(nil),                          // 50: thalweg.hadoop.hdfs.DataTransferEncryptorMessageProto
+	(*BaseHeaderProto)(nil),                                            // 51: thalweg.hadoop.hdfs.BaseHeaderProto
+	(*ClientOperationHeaderProto)(nil),                                 // 52: thalweg.hadoop.hdfs.ClientOperationHeaderProto
+	(*OpReadBlockProto)(nil),                                           // 53: thalweg.hadoop.hdfs.OpReadBlockProto
+	(*ChecksumProto)(nil),                                              // 54: thalweg.hadoop.hdfs.ChecksumProto
+	(*OpWriteBlockProto)(nil),                                          // 55: thalweg.hadoop.hdfs.OpWriteBlockProto
+	(*PacketHeaderProto)(nil),                                          // 56: thalweg.hadoop.hdfs.PacketHeaderProto
+	(*PipelineAckProto)(nil),                                           // 57: thalweg.hadoop.hdfs.PipelineAckProto
+	(*ReadOpChecksumInfoProto)(nil),                                    // 58: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
+	(*BlockOpResponseProto)(nil),                                       // 59: thalweg.hadoop.hdfs.BlockOpResponseProto
+	(*ClientReadStatusProto)(nil),                                      // 60: thalweg.hadoop.hdfs.ClientReadStatusProto
+	(*common.TokenProto)(nil),                                          // 61: thalweg.hadoop.common.TokenProto
 }
 var file_fs_hdfs_hdfspb_hdfs_proto_depIdxs = []int32{
-	6,  // 0: thalweg.hadoop.hdfs.DatanodeInfoProto.id:type_name -> thalweg.hadoop.hdfs.DatanodeIDProto
-	5,  // 1: thalweg.hadoop.hdfs.LocatedBlockProto.b:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	7,  // 2: thalweg.hadoop.hdfs.LocatedBlockProto.locs:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
-	54, // 3: thalweg.hadoop.hdfs.LocatedBlockProto.blockToken:type_name -> thalweg.hadoop.common.TokenProto
-	0,  // 4: thalweg.hadoop.hdfs.LocatedBlockProto.storageTypes:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
-	8,  // 5: thalweg.hadoop.hdfs.LocatedBlocksProto.blocks:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
-	8,  // 6: thalweg.hadoop.hdfs.LocatedBlocksProto.lastBlock:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
-	3,  // 7: thalweg.hadoop.hdfs.HdfsFileStatusProto.fileType:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto.FileType
-	10, // 8: thalweg.hadoop.hdfs.HdfsFileStatusProto.permission:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
-	11, // 9: thalweg.hadoop.hdfs.DirectoryListingProto.partialListing:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto
-	12, // 10: thalweg.hadoop.hdfs.GetServerDefaultsResponseProto.serverDefaults:type_name -> thalweg.hadoop.hdfs.FsServerDefaultsProto
-	11, // 11: thalweg.hadoop.hdfs.GetFileInfoResponseProto.fs:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto
-	13, // 12: thalweg.hadoop.hdfs.GetListingResponseProto.dirList:type_name -> thalweg.hadoop.hdfs.DirectoryListingProto
-	9,  // 13: thalweg.hadoop.hdfs.GetBlockLocationsResponseProto.locations:type_name -> thalweg.hadoop.hdfs.LocatedBlocksProto
-	10, // 14: thalweg.hadoop.hdfs.CreateRequestProto.masked:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
-	11, // 15: thalweg.hadoop.hdfs.CreateResponseProto.fs:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto
-	5,  // 16: thalweg.hadoop.hdfs.AddBlockRequestProto.previous:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	7,  // 17: thalweg.hadoop.hdfs.AddBlockRequestProto.excludeNodes:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
-	8,  // 18: thalweg.hadoop.hdfs.AddBlockResponseProto.block:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
-	5,  // 19: thalweg.hadoop.hdfs.AbandonBlockRequestProto.b:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	5,  // 20: thalweg.hadoop.hdfs.UpdateBlockForPipelineRequestProto.block:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	8,  // 21: thalweg.hadoop.hdfs.UpdateBlockForPipelineResponseProto.block:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
-	5,  // 22: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.oldBlock:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	5,  // 23: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.newBlock:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	6,  // 24: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.newNodes:type_name -> thalweg.hadoop.hdfs.DatanodeIDProto
-	5,  // 25: thalweg.hadoop.hdfs.CompleteRequestProto.last:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	10, // 26: thalweg.hadoop.hdfs.MkdirsRequestProto.masked:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
-	10, // 27: thalweg.hadoop.hdfs.SetPermissionRequestProto.permission:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
-	5,  // 28: thalweg.hadoop.hdfs.BaseHeaderProto.block:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
-	54, // 29: thalweg.hadoop.hdfs.BaseHeaderProto.token:type_name -> thalweg.hadoop.common.TokenProto
-	44, // 30: thalweg.hadoop.hdfs.ClientOperationHeaderProto.baseHeader:type_name -> thalweg.hadoop.hdfs.BaseHeaderProto
-	45, // 31: thalweg.hadoop.hdfs.OpReadBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
-	1,  // 32: thalweg.hadoop.hdfs.ChecksumProto.type:type_name -> thalweg.hadoop.hdfs.ChecksumTypeProto
-	45, // 33: thalweg.hadoop.hdfs.OpWriteBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
-	7,  // 34: thalweg.hadoop.hdfs.OpWriteBlockProto.targets:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
-	4,  // 35: thalweg.hadoop.hdfs.OpWriteBlockProto.stage:type_name -> thalweg.hadoop.hdfs.OpWriteBlockProto.BlockConstructionStage
-	47, // 36: thalweg.hadoop.hdfs.OpWriteBlockProto.requestedChecksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
-	0,  // 37: thalweg.hadoop.hdfs.OpWriteBlockProto.storageType:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
-	0,  // 38: thalweg.hadoop.hdfs.OpWriteBlockProto.targetStorageTypes:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
-	2,  // 39: thalweg.hadoop.hdfs.PipelineAckProto.reply:type_name -> thalweg.hadoop.hdfs.Status
-	47, // 40: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto.checksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
-	2,  // 41: thalweg.hadoop.hdfs.BlockOpResponseProto.status:type_name -> thalweg.hadoop.hdfs.Status
-	51, // 42: thalweg.hadoop.hdfs.BlockOpResponseProto.readOpChecksumInfo:type_name -> thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
-	2,  // 43: thalweg.hadoop.hdfs.ClientReadStatusProto.status:type_name -> thalweg.hadoop.hdfs.Status
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	2,  // 0: thalweg.hadoop.hdfs.CipherOptionProto.suite:type_name -> thalweg.hadoop.hdfs.CipherSuiteProto
+	10, // 1: thalweg.hadoop.hdfs.DatanodeInfoProto.id:type_name -> thalweg.hadoop.hdfs.DatanodeIDProto
+	9,  // 2: thalweg.hadoop.hdfs.LocatedBlockProto.b:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	11, // 3: thalweg.hadoop.hdfs.LocatedBlockProto.locs:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
+	61, // 4: thalweg.hadoop.hdfs.LocatedBlockProto.blockToken:type_name -> thalweg.hadoop.common.TokenProto
+	0,  // 5: thalweg.hadoop.hdfs.LocatedBlockProto.storageTypes:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
+	12, // 6: thalweg.hadoop.hdfs.LocatedBlocksProto.blocks:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
+	12, // 7: thalweg.hadoop.hdfs.LocatedBlocksProto.lastBlock:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
+	4,  // 8: thalweg.hadoop.hdfs.HdfsFileStatusProto.fileType:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto.FileType
+	14, // 9: thalweg.hadoop.hdfs.HdfsFileStatusProto.permission:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
+	15, // 10: thalweg.hadoop.hdfs.DirectoryListingProto.partialListing:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto
+	16, // 11: thalweg.hadoop.hdfs.GetServerDefaultsResponseProto.serverDefaults:type_name -> thalweg.hadoop.hdfs.FsServerDefaultsProto
+	15, // 12: thalweg.hadoop.hdfs.GetFileInfoResponseProto.fs:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto
+	17, // 13: thalweg.hadoop.hdfs.GetListingResponseProto.dirList:type_name -> thalweg.hadoop.hdfs.DirectoryListingProto
+	13, // 14: thalweg.hadoop.hdfs.GetBlockLocationsResponseProto.locations:type_name -> thalweg.hadoop.hdfs.LocatedBlocksProto
+	14, // 15: thalweg.hadoop.hdfs.CreateRequestProto.masked:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
+	15, // 16: thalweg.hadoop.hdfs.CreateResponseProto.fs:type_name -> thalweg.hadoop.hdfs.HdfsFileStatusProto
+	9,  // 17: thalweg.hadoop.hdfs.AddBlockRequestProto.previous:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	11, // 18: thalweg.hadoop.hdfs.AddBlockRequestProto.excludeNodes:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
+	12, // 19: thalweg.hadoop.hdfs.AddBlockResponseProto.block:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
+	9,  // 20: thalweg.hadoop.hdfs.AbandonBlockRequestProto.b:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	9,  // 21: thalweg.hadoop.hdfs.UpdateBlockForPipelineRequestProto.block:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	12, // 22: thalweg.hadoop.hdfs.UpdateBlockForPipelineResponseProto.block:type_name -> thalweg.hadoop.hdfs.LocatedBlockProto
+	9,  // 23: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.oldBlock:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	9,  // 24: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.newBlock:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	10, // 25: thalweg.hadoop.hdfs.UpdatePipelineRequestProto.newNodes:type_name -> thalweg.hadoop.hdfs.DatanodeIDProto
+	9,  // 26: thalweg.hadoop.hdfs.CompleteRequestProto.last:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	14, // 27: thalweg.hadoop.hdfs.MkdirsRequestProto.masked:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
+	14, // 28: thalweg.hadoop.hdfs.SetPermissionRequestProto.permission:type_name -> thalweg.hadoop.hdfs.FsPermissionProto
+	8,  // 29: thalweg.hadoop.hdfs.GetDataEncryptionKeyResponseProto.dataEncryptionKey:type_name -> thalweg.hadoop.hdfs.DataEncryptionKeyProto
+	5,  // 30: thalweg.hadoop.hdfs.DataTransferEncryptorMessageProto.status:type_name -> thalweg.hadoop.hdfs.DataTransferEncryptorMessageProto.DataTransferEncryptorStatus
+	7,  // 31: thalweg.hadoop.hdfs.DataTransferEncryptorMessageProto.cipherOption:type_name -> thalweg.hadoop.hdfs.CipherOptionProto
+	9,  // 32: thalweg.hadoop.hdfs.BaseHeaderProto.block:type_name -> thalweg.hadoop.hdfs.ExtendedBlockProto
+	61, // 33: thalweg.hadoop.hdfs.BaseHeaderProto.token:type_name -> thalweg.hadoop.common.TokenProto
+	51, // 34: thalweg.hadoop.hdfs.ClientOperationHeaderProto.baseHeader:type_name -> thalweg.hadoop.hdfs.BaseHeaderProto
+	52, // 35: thalweg.hadoop.hdfs.OpReadBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
+	1,  // 36: thalweg.hadoop.hdfs.ChecksumProto.type:type_name -> thalweg.hadoop.hdfs.ChecksumTypeProto
+	52, // 37: thalweg.hadoop.hdfs.OpWriteBlockProto.header:type_name -> thalweg.hadoop.hdfs.ClientOperationHeaderProto
+	11, // 38: thalweg.hadoop.hdfs.OpWriteBlockProto.targets:type_name -> thalweg.hadoop.hdfs.DatanodeInfoProto
+	6,  // 39: thalweg.hadoop.hdfs.OpWriteBlockProto.stage:type_name -> thalweg.hadoop.hdfs.OpWriteBlockProto.BlockConstructionStage
+	54, // 40: thalweg.hadoop.hdfs.OpWriteBlockProto.requestedChecksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
+	0,  // 41: thalweg.hadoop.hdfs.OpWriteBlockProto.storageType:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
+	0,  // 42: thalweg.hadoop.hdfs.OpWriteBlockProto.targetStorageTypes:type_name -> thalweg.hadoop.hdfs.StorageTypeProto
+	3,  // 43: thalweg.hadoop.hdfs.PipelineAckProto.reply:type_name -> thalweg.hadoop.hdfs.Status
+	54, // 44: thalweg.hadoop.hdfs.ReadOpChecksumInfoProto.checksum:type_name -> thalweg.hadoop.hdfs.ChecksumProto
+	3,  // 45: thalweg.hadoop.hdfs.BlockOpResponseProto.status:type_name -> thalweg.hadoop.hdfs.Status
+	58, // 46: thalweg.hadoop.hdfs.BlockOpResponseProto.readOpChecksumInfo:type_name -> thalweg.hadoop.hdfs.ReadOpChecksumInfoProto
+	3,  // 47: thalweg.hadoop.hdfs.ClientReadStatusProto.status:type_name -> thalweg.hadoop.hdfs.Status
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_fs_hdfs_hdfspb_hdfs_proto_init() }
@@ -3679,8 +4175,8 @@ func file_fs_hdfs_hdfspb_hdfs_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fs_hdfs_hdfspb_hdfs_proto_rawDesc), len(file_fs_hdfs_hdfspb_hdfs_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   49,
+			NumEnums:      7,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,9 +24,9 @@ const (
 func (l Level) qop() digestmd5.QOP {
 	switch l {
 	case Integrity:
-		return digestmd5.QOPAuthInt
+		return digestmd5.QOPInt
 	case Privacy:
-		return digestmd5.QOPAuthConf
+		return digestmd5.QOPConf
 	default:
 		return digestmd5.QOPAuth
 	}

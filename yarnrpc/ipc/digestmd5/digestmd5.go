@@ -33,9 +33,9 @@ type QOP string
 
 // The qualities of protection: authentication only, integrity of messages, confidentiality too.
 const (
-	QOPAuth     QOP = "auth"
-	QOPAuthInt  QOP = "auth-int"
-	QOPAuthConf QOP = "auth-conf"
+	QOPAuth QOP = "auth"
+	QOPInt  QOP = "auth-int"
+	QOPConf QOP = "auth-conf"
 )
 
 // maxChallenge bounds what RFC 2831 allows for a challenge or an answer (2048 and 4096 bytes), with room for Hadoop's
@@ -116,7 +116,7 @@ type Client struct {
 	cnonce    string
 	expect    string // rspauth that the server must send
 	done      bool
-	wrapper   *Wrapper
+	wrapper   *Layer
 }
 
 // NewClient prepares an exchange as user with the given password. digestURI is "protocol/serverId" of the server's offer. accept are the
@@ -129,7 +129,7 @@ func NewClient(user string, password []byte, digestURI string, accept ...QOP) *C
 }
 
 // Wrapper is the negotiated protection, nil for authentication only. Valid after done.
-func (c *Client) Wrapper() *Wrapper { return c.wrapper }
+func (c *Client) Wrapper() *Layer { return c.wrapper }
 
 // Step takes the server's next message and returns what to send; done is true when the server has proved itself.
 //
@@ -168,7 +168,7 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 		return nil, fmt.Errorf("server offers protection %v, this client accepts %v: set hadoop.rpc.protection as the server has it", ch.QOP, c.accept)
 	}
 	qop, cipherName := c.accept[at], ""
-	if qop == QOPAuthConf {
+	if qop == QOPConf {
 		if cipherName, err = strongest(ch.Ciphers); err != nil {
 			return nil, err
 		}
@@ -181,7 +181,7 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 		c.cnonce = newNonce()
 	}
 	r := response{user: c.user, realm: realm, nonce: ch.Nonce, cnonce: c.cnonce, nc: "00000001", qop: qop, uri: c.uri}
-	if c.wrapper, err = newWrapper(r.session(c.password), qop, cipherName, true); err != nil {
+	if c.wrapper, err = newLayer(r.session(c.password), qop, cipherName, true); err != nil {
 		return nil, err
 	}
 	c.expect = r.digest(c.password, "")
@@ -202,7 +202,7 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 type Server struct {
 	realm, nonce, uri string
 	offer             []QOP
-	wrapper           *Wrapper
+	wrapper           *Layer
 }
 
 // NewServer prepares an exchange. The digestURI must match the client's. offer is what the client may choose from, QOPAuth by default.
@@ -214,7 +214,7 @@ func NewServer(realm, digestURI string, offer ...QOP) *Server {
 }
 
 // Wrapper is the negotiated protection, nil for authentication only. Valid after Verify.
-func (s *Server) Wrapper() *Wrapper { return s.wrapper }
+func (s *Server) Wrapper() *Layer { return s.wrapper }
 
 // Challenge is the first message to the client.
 func (s *Server) Challenge() []byte {
@@ -223,7 +223,7 @@ func (s *Server) Challenge() []byte {
 		names[i] = string(q)
 	}
 	out := "realm=" + quote(s.realm) + ",nonce=" + quote(s.nonce) + ",qop=" + quote(strings.Join(names, ",")) + ",charset=utf-8,algorithm=md5-sess"
-	if slices.Contains(s.offer, QOPAuthConf) {
+	if slices.Contains(s.offer, QOPConf) {
 		out += ",cipher=" + quote(strings.Join(ciphers, ","))
 	}
 	return []byte(out)
@@ -275,7 +275,7 @@ func (s *Server) Verify(in []byte, lookup func(user string) (password []byte, er
 	if !hmac.Equal([]byte(got), []byte(r.digest(password, "AUTHENTICATE"))) {
 		return "", nil, fmt.Errorf("client's answer: %w", ErrProof)
 	}
-	if s.wrapper, err = newWrapper(r.session(password), r.qop, cipherName, false); err != nil {
+	if s.wrapper, err = newLayer(r.session(password), r.qop, cipherName, false); err != nil {
 		return "", nil, err
 	}
 	return r.user, []byte("rspauth=" + r.digest(password, "")), nil

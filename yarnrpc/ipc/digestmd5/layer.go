@@ -30,13 +30,13 @@ func strongest(offered []string) (string, error) {
 	return "", fmt.Errorf("server offers ciphers %v, want one of %v", offered, ciphers)
 }
 
-// Wrapper protects messages. Wrap and Unwrap may run at the same time, each in one goroutine.
+// Layer protects messages. Wrap and Unwrap may run at the same time, each in one goroutine.
 //
 //	integrity: message | HMAC-MD5(key, uint32 sequence | message)[0:10] | uint16 1 | uint32 sequence
 //	privacy:   cipher(message | padding | HMAC...[0:10]) | uint16 1 | uint32 sequence
 //
 // Source: RFC 2831 sections 2.3 and 2.4.
-type Wrapper struct {
+type Layer struct {
 	out, in half
 }
 
@@ -47,7 +47,7 @@ type half struct {
 	block int                   // of the cipher, 1 for a stream
 }
 
-func newWrapper(session [16]byte, qop QOP, cipherName string, client bool) (*Wrapper, error) {
+func newLayer(session [16]byte, qop QOP, cipherName string, client bool) (*Layer, error) {
 	if qop == QOPAuth {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func newWrapper(session [16]byte, qop QOP, cipherName string, client bool) (*Wra
 		return k[:]
 	}
 	up, down := half{mac: hmac.New(md5.New, key(signUp))}, half{mac: hmac.New(md5.New, key(signDn))}
-	if qop == QOPAuthConf {
+	if qop == QOPConf {
 		if err := up.seal(cipherName, key(sealUp), client); err != nil {
 			return nil, err
 		}
@@ -71,9 +71,9 @@ func newWrapper(session [16]byte, qop QOP, cipherName string, client bool) (*Wra
 		}
 	}
 	if client {
-		return &Wrapper{out: up, in: down}, nil
+		return &Layer{out: up, in: down}, nil
 	}
-	return &Wrapper{out: down, in: up}, nil
+	return &Layer{out: down, in: up}, nil
 }
 
 // seal makes the cipher of one direction.
@@ -123,7 +123,7 @@ func (h *half) sum(msg []byte) []byte {
 }
 
 // Wrap returns the protected form of a message.
-func (w *Wrapper) Wrap(plain []byte) ([]byte, error) {
+func (w *Layer) Wrap(plain []byte) ([]byte, error) {
 	h := &w.out
 	out := make([]byte, 0, len(plain)+macSize+trailerSize+8)
 	out = append(out, plain...)
@@ -144,7 +144,7 @@ func (w *Wrapper) Wrap(plain []byte) ([]byte, error) {
 // Unwrap returns the message of a protected form, which is overwritten.
 //
 // Errors: ErrMalformed, ErrProof.
-func (w *Wrapper) Unwrap(in []byte) ([]byte, error) {
+func (w *Layer) Unwrap(in []byte) ([]byte, error) {
 	h := &w.in
 	if len(in) < macSize+trailerSize {
 		return nil, fmt.Errorf("%w: a protected message of %d bytes", ErrMalformed, len(in))

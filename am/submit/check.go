@@ -135,7 +135,10 @@ func (s *submission) checkSavepoint(ctx context.Context) error {
 	if uri == "" {
 		return nil
 	}
-	_, err := storage.ReadMetadata(ctx, s.FS, uri)
+	cp, err := storage.ReadMetadata(ctx, s.FS, uri)
+	if err == nil && config.ClaimMode.Value(s.Config) == "claim" {
+		return s.checkOwners(ctx, uri, cp)
+	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, fs.ErrUnavailable) {
 		return s.unreachable(config.SavepointPath.Key, uri, err)
 	}

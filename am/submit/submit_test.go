@@ -513,3 +513,37 @@ func TestStartsFromASavepoint(t *testing.T) {
 		}
 	}
 }
+
+// A claimed folder that another application has: refused while that one may live, taken over when it was killed.
+func TestClaimsWhatAKilledApplicationHad(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	former, err := submit.Submit(ctx, r.req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := graph.JobID{ID: graph.NewID()}
+	st := storage.New(r.fs, "/ckp", job)
+	if _, err := st.Own(ctx, storage.Owner{Job: job, Name: "orders", By: former.ID.String()}); err != nil {
+		t.Fatal(err)
+	}
+	dir, _, err := st.WriteMetadata(ctx, st.CheckpointDir(1), metadata.Checkpoint{ID: 1, JobID: job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.req.Config["execution.state-recovery.path"], r.req.Config["execution.state-recovery.claim-mode"] = dir, "claim"
+	_, err = submit.Submit(ctx, r.req)
+	var key *submit.ConfigError
+	if !errors.As(err, &key) || !strings.Contains(err.Error(), former.ID.String()) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("beside an application that lives: %v", err)
+	}
+	if err := r.yarn.Kill(ctx, former.ID, "by an administrator"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := submit.Submit(ctx, r.req); err != nil {
+		t.Errorf("after it was killed: %v", err)
+	}
+	if err := storage.OwnerOf(ctx, r.fs, "/ckp/"+job.String()); err != nil {
+		t.Errorf("the mark is left: %v", err)
+	}
+}

@@ -204,6 +204,35 @@ func OwnerOf(ctx context.Context, f fs.FileSystem, folder string) error {
 	return &OwnedError{Folder: f.URI() + folder, Owner: o}
 }
 
+// Disown takes away the mark that a job which is gone for good has left on a folder (path inside of f). One that has come in its place
+// meanwhile stays.
+//
+// Errors: *OwnedError for another mark than was; those of the file system.
+func Disown(ctx context.Context, f fs.FileSystem, folder string, was Owner) error {
+	mark, aside := path.Join(folder, ownerName), path.Join(folder, ownerName+"."+graph.NewID().String())
+	fail := func(err error) error { return fmt.Errorf("storage: remove the mark %s: %w", f.URI()+mark, err) }
+	if err := f.Rename(ctx, mark, aside); err != nil { // of several that do this, one gets it
+		if errors.Is(err, iofs.ErrNotExist) {
+			return nil
+		}
+		return fail(err)
+	}
+	now, err := readOwner(ctx, f, aside)
+	switch {
+	case err != nil:
+		return fail(err)
+	case now.Job == was.Job:
+		if err := f.Remove(ctx, aside, false); err != nil {
+			return fail(err)
+		}
+		return nil
+	}
+	if err := f.Rename(context.WithoutCancel(ctx), aside, mark); err != nil {
+		return fail(err)
+	}
+	return &OwnedError{Folder: f.URI() + folder, Owner: now}
+}
+
 // Claims lists the folders (URIs, sorted) whose files a job may remove that claims a snapshot in dir: the folder of the job that took it, or
 // its own when it is a savepoint or stands alone, and those of other jobs with which it shares files.
 func Claims(dir string, c metadata.Checkpoint) (folders []string, err error) {

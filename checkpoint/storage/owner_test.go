@@ -78,6 +78,36 @@ func TestOneJobOwnsAFolder(t *testing.T) {
 	}
 }
 
+// The mark of a job that is gone goes; that of a job which has come in its place does not, whoever removes first.
+func TestMarkOfAJobThatIsGone(t *testing.T) {
+	ctx := t.Context()
+	st, reg, f := memory(t)
+	one, first := another(st, reg, 1)
+	two, second := another(st, reg, 2)
+	first.Claims, second.Claims = []string{st.Dir()}, []string{st.Dir()}
+	folder := strings.TrimPrefix(st.Dir(), "mem://nn")
+	if _, err := one.Own(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // who comes second finds that it is done
+		if err := Disown(ctx, f, folder, first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := two.Own(ctx, second); err != nil {
+		t.Fatal(err)
+	}
+	if e := owned(t, Disown(ctx, f, folder, first)); e.Owner.Job != second.Job {
+		t.Errorf("%+v", e)
+	}
+	if e := owned(t, OwnerOf(ctx, f, folder)); e.Owner.Job != second.Job {
+		t.Errorf("%+v", e)
+	}
+	if left, err := f.List(ctx, folder); err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
 // A savepoint that was claimed, and is gone since, is not marked anew by the next attempt.
 func TestNextAttemptLeavesWhatIsGone(t *testing.T) {
 	ctx := t.Context()

@@ -154,6 +154,7 @@ func TestFaultsOfKafkaTransactionsAreOneLine(t *testing.T) {
 		want string
 	}{
 		{"list", exitUsage, "--bootstrap-server is missing"},
+		{"list --bootstrap-server ,", exitUsage, "names no broker"},
 		{"commit --bootstrap-server a:1", exitUsage, "commit needs --snapshot"},
 		{"abort --bootstrap-server a:1", exitUsage, "abort needs --prefix or --transactional-id"},
 		{"list --bootstrap-server 127.0.0.1:1 --timeout 200ms", exitUnreachable, "connect to brokers 127.0.0.1:1"},

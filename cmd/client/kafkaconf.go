@@ -41,6 +41,9 @@ func (f *transactionFlags) options() ([]kafka.Option, error) {
 			addrs = append(addrs, a)
 		}
 	}
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("--bootstrap-server %q names no broker: give host:port, several with commas", brokers)
+	}
 	opts, err := security(props)
 	if err != nil {
 		return nil, fmt.Errorf("--command-config %s: %w", f.properties, err)

@@ -41,7 +41,8 @@ func (k *Key[K]) DeleteProcessingTimeTimer(t time.Time) error { return k.o.Delet
 
 // KeyFunction works on the state of one key after another: reads it, or changes it. Source: Flink's KeyedStateReaderFunction.
 type KeyFunction[K comparable, R any] interface {
-	// Open opens the states, under the names and as the kinds that the job's function opens them.
+	// Open opens the states, under the names and as the kinds that the job's function opens them. Under a name that the savepoint does not have it
+	// gets empty state, as the job would; `thalweg state ls` lists the names.
 	Open(rt *stream.RuntimeContext[K]) error
 	// ProcessKey is called for each key that has something in one of the states that Open has opened, or a timer, in no order. The handles are of the key.
 	ProcessKey(k *Key[K], emit func(R)) error
@@ -52,6 +53,10 @@ type KeyFunction[K comparable, R any] interface {
 func Keyed[K comparable, R any](ctx context.Context, s *Savepoint, uid string, fn KeyFunction[K, R]) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var none R
+		if fn == nil {
+			yield(none, fmt.Errorf("stateprocessor: Keyed(%q): the function is nil", uid))
+			return
+		}
 		op, err := s.operator(uid)
 		if err != nil {
 			yield(none, err)
@@ -135,8 +140,16 @@ type change func(ctx context.Context, b *bench) error
 
 func (c change) apply(ctx context.Context, b *bench) error { return c(ctx, b) }
 
+// mistaken is a change that cannot be made; Writer.With says why.
+type mistaken string
+
+func (m mistaken) apply(context.Context, *bench) error { return errors.New(string(m)) }
+
 // Records makes state of records: fn is called for each of in, with the key that key returns. An error of in ends the writing.
 func Records[K comparable, T any](in iter.Seq2[T, error], key func(T) K, fn Bootstrap[K, T]) Change {
+	if in == nil || key == nil || fn == nil {
+		return mistaken("Records needs records, a function for their keys and one for their state, none of them nil")
+	}
 	return change(func(ctx context.Context, b *bench) error {
 		o, k, err := open(b, fn.Open)
 		if err != nil {
@@ -164,6 +177,9 @@ func Records[K comparable, T any](in iter.Seq2[T, error], key func(T) K, fn Boot
 
 // Keys changes the state of each key that there is; what fn emits is dropped.
 func Keys[K comparable](fn KeyFunction[K, struct{}]) Change {
+	if fn == nil {
+		return mistaken("Keys: the function is nil")
+	}
 	return change(func(ctx context.Context, b *bench) error {
 		return eachKey(ctx, b, fn, func(struct{}) bool { return true })
 	})
@@ -172,11 +188,17 @@ func Keys[K comparable](fn KeyFunction[K, struct{}]) Change {
 // OperatorState changes operator state, of all subtasks together: fn opens list, union list and broadcast state with their types, and reads and writes them
 // at once. Items of a list are dealt out to the subtasks when a job starts.
 func OperatorState(fn func(rt *stream.TaskContext) error) Change {
+	if fn == nil {
+		return mistaken("OperatorState: the function is nil")
+	}
 	return change(func(_ context.Context, b *bench) error { return fn(operator.OfflineTask(b.ctx)) })
 }
 
 // ReadOperatorState calls fn to open and read the operator state of the operator with this UID, of all subtasks together.
 func ReadOperatorState(ctx context.Context, s *Savepoint, uid string, fn func(rt *stream.TaskContext) error) error {
+	if fn == nil {
+		return fmt.Errorf("stateprocessor: ReadOperatorState(%q): the function is nil", uid)
+	}
 	op, err := s.operator(uid)
 	if err != nil {
 		return err

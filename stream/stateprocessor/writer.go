@@ -1,6 +1,7 @@
 package stateprocessor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,6 +121,12 @@ func (w *Writer) With(uid string, changes ...Change) *Writer {
 	if uid == "" || len(changes) == 0 {
 		w.mistake("With(%q): it needs a uid and a change", uid)
 		return w
+	}
+	for _, c := range changes {
+		if m, wrong := c.(mistaken); wrong || c == nil {
+			w.mistake("With(%q): %s", uid, cmp.Or(string(m), "a change is nil"))
+			return w
+		}
 	}
 	id := graph.OperatorIDOf(uid)
 	if i := slices.IndexFunc(w.with, func(c operatorChange) bool { return c.id == id }); i >= 0 {

@@ -7,6 +7,8 @@ import "unsafe"
 type Packer[T any] interface {
 	// TextLen is the number of bytes of the strings of *p.
 	TextLen(p *T) int
+	// TouchTexts reads a byte of each cache line of the strings of *p, so that they are in the processor's cache. The sum means nothing.
+	TouchTexts(p *T) uint64
 	// Pack appends the strings of *p to dst, whose capacity holds them, makes them views of what it appended, and returns the extended slice.
 	// The caller leaves those bytes unchanged from then on.
 	Pack(dst []byte, p *T) []byte
@@ -45,6 +47,14 @@ func (c *programCodec[T]) TextLen(p *T) (n int) {
 	return n
 }
 
+// TouchTexts implements Packer.
+func (c *programCodec[T]) TouchTexts(p *T) (sum uint64) {
+	for i := range c.pr.cloneOps {
+		sum += touch((*string)(unsafe.Add(unsafe.Pointer(p), c.pr.cloneOps[i].off)))
+	}
+	return sum
+}
+
 // Pack implements Packer.
 func (c *programCodec[T]) Pack(dst []byte, p *T) []byte {
 	for i := range c.pr.cloneOps {
@@ -59,6 +69,9 @@ func (c *text[T]) Packs() bool { return true }
 // TextLen implements Packer.
 func (c *text[T]) TextLen(p *T) int { return len(*(*string)(unsafe.Pointer(p))) }
 
+// TouchTexts implements Packer.
+func (c *text[T]) TouchTexts(p *T) uint64 { return touch((*string)(unsafe.Pointer(p))) }
+
 // Pack implements Packer.
 func (c *text[T]) Pack(dst []byte, p *T) []byte { return pack(dst, (*string)(unsafe.Pointer(p))) }
 
@@ -71,4 +84,12 @@ func pack(dst []byte, s *string) []byte {
 	dst = append(dst, *s...)
 	*s = viewString(dst[n:])
 	return dst
+}
+
+func touch(s *string) (sum uint64) {
+	const line = 64 // bytes of a cache line
+	for at := 0; at < len(*s); at += line {
+		sum += uint64((*s)[at])
+	}
+	return sum
 }

@@ -27,6 +27,9 @@ func addTo[K comparable, V any](t *table[K, V], batch batch, s *nspace[K, V], p 
 	return batch.Set(key, t.vb, nil)
 }
 
+// gathered is how many pages are brought into the processor's cache together.
+const gathered = 128
+
 // flush implements set. Everything that goes into the batch stays cached, since the batch may be applied later; deletions are taken
 // out of the cache at the flush after.
 func (t *table[K, V]) flush(batch batch) error {
@@ -37,7 +40,10 @@ func (t *table[K, V]) flush(batch batch) error {
 				return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
 			}
 		}
-		for _, pi := range s.dirty {
+		for n, pi := range s.dirty {
+			if n%gathered == 0 {
+				t.gathered += slots.Gather(s.space.Pages, s.dirty[n:min(n+gathered, len(s.dirty))], t.texts)
+			}
 			p := s.space.Pages[pi]
 			for d := p.Dirty; d != 0; d &= d - 1 {
 				if err := addTo(t, batch, s, p, bits.TrailingZeros64(d)); err != nil {

@@ -91,7 +91,7 @@ func dbOptions(b *Backend, readOnly bool, open *opening) *pdb.Options {
 		MemTableSize:                uint64(o.MemTableBytes),
 		EventListener:               listener(d),
 		MemTableStopWritesThreshold: 1 << 20, // Backend.apply waits, since Pebble's waiting cannot be ended
-		L0CompactionThreshold:       4,
+		L0CompactionThreshold:       10,      // half as many sorted runs, all at once: each checkpoint makes one, and each compaction may write all of the next level anew
 		L0StopWritesThreshold:       1 << 20,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                512,

@@ -127,6 +127,7 @@ type table[K comparable, V any] struct {
 	copyKey, copyVal bool
 	texts            serde.Packer[V] // of values that hold nothing but strings
 	kb, vb, fb       []byte
+	gathered         uint64   // see slots.Gather
 	hand             struct { // of the eviction clock
 		order []state.Namespace
 		page  int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,7 +81,11 @@ func Bench(b *testing.B, f Factory, memory int64) {
 		}
 	})
 	benchEntries(b, f, memory)
-	b.Run("Snapshot/1000000", func(b *testing.B) { benchSnapshot(b, f, memory) })
+	b.Run("Snapshot/1000000", func(b *testing.B) { benchSnapshot(b, f, memory, Row{}, func(r *Row) { r.A[0]++ }) })
+	b.Run("SnapshotText/1000000", func(b *testing.B) {
+		texts := [2]string{strings.Repeat("a", 192), strings.Repeat("b", 192)}
+		benchSnapshot(b, f, 2*memory, TextRow{Text: texts[0]}, func(r *TextRow) { r.Count++; r.Text = texts[r.Count%2] })
+	})
 	b.Run("Timers", func(b *testing.B) {
 		be := benchBackend(b, f, memory)
 		keys := benchKeys(b, 100_000)
@@ -106,11 +111,17 @@ func Bench(b *testing.B, f Factory, memory int64) {
 	})
 }
 
+// TextRow is a value with a text.
+type TextRow struct {
+	Count int64
+	Text  string
+}
+
 // benchSnapshot changes one row in a hundred between snapshots.
-func benchSnapshot(b *testing.B, f Factory, memory int64) {
+func benchSnapshot[V any](b *testing.B, f Factory, memory int64, row V, change func(*V)) {
 	be := benchBackend(b, f, memory)
 	keys := benchKeys(b, 1_000_000)
-	t := fillRows(b, be, keys)
+	t := fillTable(b, be, keys, row)
 	var sync, async time.Duration
 	id := int64(0)
 	once := func() {
@@ -133,12 +144,12 @@ func benchSnapshot(b *testing.B, f Factory, memory int64) {
 	n := 0
 	for b.Loop() {
 		n++
-		for i := 0; i < len(keys); i += 100 {
-			p, _, err := t.Ref(keys[i], 0)
+		for i := range len(keys) / 100 { // others each time, in an order that is not that of their insertion
+			p, _, err := t.Ref(keys[(n+i*100)*7919%len(keys)], 0)
 			if err != nil {
 				b.Fatal(err)
 			}
-			p.A[0]++
+			change(p)
 		}
 		once()
 	}
@@ -169,12 +180,16 @@ func benchKeys(b *testing.B, n int) []state.Key[int64] {
 }
 
 func fillRows(b *testing.B, be state.Backend, keys []state.Key[int64]) state.Table[int64, Row] {
-	t, err := backend.OpenTable(be, state.TableDesc[int64, Row]{Name: "rows", Key: serde.Must[int64](), Value: serde.Must[Row]()})
+	return fillTable(b, be, keys, Row{})
+}
+
+func fillTable[V any](b *testing.B, be state.Backend, keys []state.Key[int64], row V) state.Table[int64, V] {
+	t, err := backend.OpenTable(be, state.TableDesc[int64, V]{Name: "rows", Key: serde.Must[int64](), Value: serde.Must[V]()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range keys {
-		if err := t.Put(keys[i], 0, Row{}); err != nil {
+		if err := t.Put(keys[i], 0, row); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -37,7 +37,7 @@ func (r *report) text() string {
 	fmt.Fprintf(&b, "Checkpoints each %gs, %.3g %% of the keys updated in between; %s, commit %s, %s\nmedian (range); ratios are ours over Flink's\n\n", r.Interval, 100*r.Change, r.Date, r.Commit, r.Machine)
 	t := stats.Table{Head: []string{"state", "engine", "end to end ms", "synchronous ms", "written KiB", "failed", "worker killed: first result s", "container killed: first result s"}}
 	for _, x := range r.Runs {
-		if x.Case == cost {
+		if isCost(x.Case) {
 			continue
 		}
 		d, s, w, failed := x.figures()
@@ -46,7 +46,7 @@ func (r *report) text() string {
 	b.WriteString(t.Text())
 	for i := 0; i+1 < len(r.Runs); i++ {
 		x, y := r.Runs[i], r.Runs[i+1]
-		if x.Case != y.Case || x.Case == cost || x.Error != "" || y.Error != "" {
+		if x.Case != y.Case || isCost(x.Case) || x.Error != "" || y.Error != "" {
 			continue
 		}
 		dx, _, _, _ := x.figures()
@@ -58,9 +58,13 @@ func (r *report) text() string {
 		b.WriteByte('\n')
 	}
 	for _, x := range r.Runs {
-		if x.With != nil && x.Without != nil {
-			a, c := perSecond(x.Without), perSecond(x.With)
-			fmt.Fprintf(&b, "cost, %s: %.0f k updates/s without checkpoints, %.0f k with one each second: %.1f %% less\n", x.Engine, a/1000, c/1000, 100*(1-c/a))
+		if n := len(x.With); n > 0 && n == len(x.Without) {
+			var without, with, less []float64
+			for i := range x.With {
+				a, c := perSecond(x.Without[i]), perSecond(x.With[i])
+				without, with, less = append(without, a/1000), append(with, c/1000), append(less, 100*(1-c/a))
+			}
+			fmt.Fprintf(&b, "%s, %s: %s k updates/s without checkpoints, %s k with one each second: %s %% less\n", x.Case, x.Engine, stats.Of(without...).Text(0), stats.Of(with...).Text(0), stats.Of(less...).Text(1))
 		}
 		if x.Error != "" {
 			fmt.Fprintf(&b, "%s, %s FAILED: %s\n", x.Case, x.Engine, x.Error)
@@ -69,7 +73,7 @@ func (r *report) text() string {
 	return b.String()
 }
 
-func perSecond(p *rowjob.Phase) float64 { return float64(p.Events) / p.Wall }
+func perSecond(p rowjob.Phase) float64 { return float64(p.Events) / p.Wall }
 
 func flows(r *rowjob.Restore) string {
 	if r == nil {

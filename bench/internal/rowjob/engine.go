@@ -37,6 +37,7 @@ type Spec struct {
 	Flink *flink.Home // for Peer
 
 	Keys int64
+	Hot  int64 // keys that are updated at a time; 0: all
 	// Parallelism is that of the operator with the rows; 0 is 1. Slots are those of the TaskManager; 0 is 1. The source has one subtask.
 	Parallelism, Slots int
 	// Rate is events a second after each key was there; 0 is no limit.
@@ -60,7 +61,7 @@ func (s *Spec) logf(format string, args ...any) {
 }
 
 func (s *Spec) args() []string {
-	return []string{"--keys", strconv.FormatInt(s.Keys, 10), "--rate", strconv.FormatInt(s.Rate, 10), "--delay", strconv.FormatInt(s.Delay.Milliseconds(), 10), "--stop", s.stop(), "--result", s.results()}
+	return []string{"--keys", strconv.FormatInt(s.Keys, 10), "--hot", strconv.FormatInt(s.Hot, 10), "--rate", strconv.FormatInt(s.Rate, 10), "--delay", strconv.FormatInt(s.Delay.Milliseconds(), 10), "--stop", s.stop(), "--result", s.results()}
 }
 
 // Engine is a running job of either side. Close it.

@@ -94,7 +94,7 @@ func (w *Watcher) Finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if want := rows.Expected(got.Count, w.spec.Keys); got != want {
+	if want := rows.Expected(got.Count, w.spec.Keys, w.spec.Hot); got != want {
 		return fmt.Errorf("wrong results: the sink has %+v, the plain computation %+v", got, want)
 	}
 	return nil

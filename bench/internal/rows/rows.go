@@ -1,8 +1,8 @@
 // Package rows makes the events of the case whose state is larger than memory, and computes its results the plain way. Layer: bench.
 //
-// The first events bring each key once, in an order that is not that of the keys; all later ones are for keys at random. A key's row
-// counts its events and holds a text of 192 letters, another one after each event; a result depends on the text that the row held.
-// Everything is a pure function of the event's number, here as in bench/flink (thalweg.bench.Rows).
+// The first events bring each key once, in an order that is not that of the keys; all later ones are for keys at random, of all or of a hot set that
+// moves on. A key's row counts its events and holds a text of 192 letters, another one after each event; a result depends on the text that the row
+// held. Everything is a pure function of the event's number, here as in bench/flink (thalweg.bench.Rows).
 package rows
 
 import (
@@ -39,12 +39,20 @@ const (
 
 var table = [texts]string(gen.Texts(texts, textLen))
 
-// Key is the key of event n, of so many keys.
-func Key(n, keys int64) int64 {
+// hotEvents is how many events a hot key gets on average before the hot set moves on.
+const hotEvents = 1000
+
+// Key is the key of event n, of so many keys. With hot above 0, the events after the first of each key are for a set of so many keys, which after
+// hotEvents for each are others.
+func Key(n, keys, hot int64) int64 {
 	if n < keys {
 		return n * stride % keys
 	}
-	return int64(gen.Mix(uint64(n))>>1) % keys
+	r := int64(gen.Mix(uint64(n)) >> 1)
+	if hot > 0 {
+		return ((n-keys)/(hot*hotEvents)*hot + r%hot) % keys * stride % keys
+	}
+	return r % keys
 }
 
 // Keys is how many keys make a state of a size such as "100mb". Errors: not a size, or out of range.
@@ -82,7 +90,7 @@ func (r *Row) Update(key int64) Result {
 func (r *Result) Sum() int64 { return int64(gen.Mix(uint64(r.Key+r.Count*31))) * (r.Check | 1) }
 
 // Expected computes the tally of so many events.
-func Expected(events, keys int64) tally.Tally {
+func Expected(events, keys, hot int64) tally.Tally {
 	counts, checks := make([]int32, keys), make([]int64, keys)
 	var parts [texts]int64
 	for i := range parts {
@@ -90,7 +98,7 @@ func Expected(events, keys int64) tally.Tally {
 	}
 	t := tally.Tally{Count: events}
 	for n := range events {
-		k := Key(n, keys)
+		k := Key(n, keys, hot)
 		if c := int64(counts[k]); c > 0 {
 			checks[k] += parts[index(k, c)]
 		}

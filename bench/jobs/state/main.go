@@ -93,6 +93,7 @@ func (f *keep) hold() {
 func build(env *stream.Environment) error {
 	f := flag.NewFlagSet("state", flag.ContinueOnError)
 	keys := f.Int64("keys", 1_000_000, "number of keys")
+	hot := f.Int64("hot", 0, "keys that get the events once each key was there, others after a while; 0: all")
 	rate := f.Int64("rate", 0, "events a second once each key was there; 0: no limit")
 	stop := f.String("stop", "", "file that ends the input")
 	delay := f.Int64("delay", 0, "ms that each event takes once its key was there, until the input ends")
@@ -103,11 +104,14 @@ func build(env *stream.Environment) error {
 	if *keys < 1 || *keys > rows.MaxKeys {
 		return fmt.Errorf("--keys %d: want 1 to %d", *keys, int64(rows.MaxKeys))
 	}
+	if *hot < 0 || *hot > *keys {
+		return fmt.Errorf("--hot %d: want 0 to %d", *hot, *keys)
+	}
 	n := *keys
-	var src connector.Source[rows.Event] = until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n) }, datagen.Count(math.MaxInt64/2)), *stop, false}
+	var src connector.Source[rows.Event] = until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n, *hot) }, datagen.Count(math.MaxInt64/2)), *stop, false}
 	if *rate > 0 {
-		src = hybrid.Source(datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n) }, datagen.Count(n))).
-			Then(until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(n+i, n) }, datagen.Count(math.MaxInt64/2), datagen.RatePerSecond(float64(*rate))), *stop, true})
+		src = hybrid.Source(datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(i, n, *hot) }, datagen.Count(n))).
+			Then(until{datagen.Fill(func(i int64, e *rows.Event) { e.Key = rows.Key(n+i, n, *hot) }, datagen.Count(math.MaxInt64/2), datagen.RatePerSecond(float64(*rate))), *stop, true})
 	}
 	env.FromSource(src, stream.NoWatermarks[rows.Event](), "events").UID("events").SetParallelism(1).
 		KeyBy(func(e rows.Event) int64 { return e.Key }).
@@ -120,7 +124,7 @@ func build(env *stream.Environment) error {
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "-h" {
-		fmt.Fprintln(os.Stderr, "state --keys N --rate N --delay MS --stop FILE --result DIR")
+		fmt.Fprintln(os.Stderr, "state --keys N --hot N --rate N --delay MS --stop FILE --result DIR")
 		os.Exit(0)
 	}
 	if err := profile.Start(); err != nil {

@@ -7,6 +7,7 @@ public final class Rows {
     private static final int TEXTS = 4096;
     private static final int LENGTH = 192;
     private static final long STRIDE = 2654435761L;
+    private static final long HOT_EVENTS = 1000;
     private static final String[] TABLE = Event.texts(TEXTS, LENGTH);
 
     /** One generated record. */
@@ -45,9 +46,14 @@ public final class Rows {
         }
     }
 
-    static In make(long n, long keys) {
+    static In make(long n, long keys, long hot) {
         In e = new In();
-        e.key = n < keys ? n * STRIDE % keys : (Event.mix(n) >>> 1) % keys;
+        if (n < keys) {
+            e.key = n * STRIDE % keys;
+            return e;
+        }
+        long r = Event.mix(n) >>> 1;
+        e.key = hot > 0 ? ((n - keys) / (hot * HOT_EVENTS) * hot + r % hot) % keys * STRIDE % keys : r % keys;
         return e;
     }
 

@@ -12,16 +12,17 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
 
-/** --keys N --rate N --delay MS --stop FILE --result DIR: the same as bench/jobs/state. */
+/** --keys N --hot N --rate N --delay MS --stop FILE --result DIR: the same as bench/jobs/state. */
 public final class State {
     private State() {}
 
     public static void main(String[] argv) throws Exception {
         Args a = new Args(argv);
         long keys = a.number("keys", 1_000_000);
+        long hot = a.number("hot", 0);
         String result = a.get("result", "");
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
-        env.fromSource(new Numbers<>(n -> Rows.make(n, keys), Long.MAX_VALUE / 2, a.number("rate", 0), a.get("stop", ""), keys), WatermarkStrategy.noWatermarks(), "events", Types.POJO(Rows.In.class))
+        env.fromSource(new Numbers<>(n -> Rows.make(n, keys, hot), Long.MAX_VALUE / 2, a.number("rate", 0), a.get("stop", ""), keys), WatermarkStrategy.noWatermarks(), "events", Types.POJO(Rows.In.class))
                 .uid("events").setParallelism(1)
                 .keyBy(e -> e.key, Types.LONG)
                 .process(new Keep(a.number("delay", 0), a.get("stop", ""))).returns(Rows.Result.class).uid("rows")

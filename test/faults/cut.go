@@ -21,9 +21,13 @@ import (
 type way struct {
 	to, from bool
 	share    float64 // of the packets, 1: all
+	rate     int     // bytes a second that pass nevertheless, each way and port; 0: none
 }
 
-var bothWays = way{true, true, 1}
+var bothWays = way{to: true, from: true, share: 1}
+
+// megabit is 1 Mbit/s in bytes.
+const megabit = 125_000
 
 // filter is what of iptables the kernel knows: the usual one speaks nftables.
 func filter(ctx context.Context, args ...string) error {
@@ -49,6 +53,10 @@ func drop(ctx context.Context, ports []int, w way) (heal func() error, err error
 			rule := []string{"INPUT", "-i", "lo", "-p", "tcp", side, strconv.Itoa(p)}
 			if w.share < 1 {
 				rule = append(rule, "-m", "statistic", "--mode", "random", "--probability", strconv.FormatFloat(w.share, 'f', 4, 64))
+			}
+			if w.rate > 0 { // packets of the loopback interface have up to 64 KiB
+				rule = append(rule, "-m", "hashlimit", "--hashlimit-above", fmt.Sprintf("%db/s", w.rate), "--hashlimit-burst", "128kb",
+					"--hashlimit-mode", map[string]string{"--dport": "dstport", "--sport": "srcport"}[side], "--hashlimit-name", fmt.Sprintf("thalweg%s%d", side[2:3], p))
 			}
 			rules = append(rules, append(rule, "-j", "DROP"))
 		}
@@ -168,9 +176,12 @@ func cutFaults() []Fault {
 	return []Fault{
 		cut("between workers", 15*time.Second, bothWays, listeners(Worker)),
 		cut("one way between workers", 8*time.Second, way{from: true, share: 1}, listeners(Worker)),
-		cut("a tenth of the packets between workers", 8*time.Second, way{true, true, 0.1}, listeners(Worker)),
+		cut("a tenth of the packets between workers", 8*time.Second, way{to: true, from: true, share: 0.1}, listeners(Worker)),
 		cut("one way from TaskManagers to application master", 12*time.Second, way{to: true, share: 1}, listeners(ApplicationMaster)),
 		cut("one way from application master to TaskManagers", 12*time.Second, way{from: true, share: 1}, listeners(ApplicationMaster)),
+		cut("all but 1 Mbit/s between workers", 10*time.Second, way{to: true, from: true, share: 1, rate: megabit}, listeners(Worker)),
+		cut("all but 1 Mbit/s between TaskManagers and application master", 10*time.Second, way{to: true, from: true, share: 1, rate: megabit}, listeners(ApplicationMaster)),
+		cut("all but 1 Mbit/s between the job and the NameNode", 10*time.Second, way{to: true, from: true, share: 1, rate: megabit}, nameNode),
 		diesUnheard(12 * time.Second),
 		cut("between TaskManagers and application master", 15*time.Second, bothWays, listeners(ApplicationMaster)),
 		cut("between application master and ResourceManager", 15*time.Second, bothWays, scheduler),

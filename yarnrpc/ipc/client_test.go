@@ -526,6 +526,7 @@ func (xorSession) Step(in []byte) ([]byte, bool, error) { return []byte("hello")
 func (xorSession) Wrapper() ipc.Wrapper                 { return xorSession{} }
 func (xorSession) Wrap(b []byte) ([]byte, error)        { return xor(b), nil }
 func (xorSession) Unwrap(b []byte) ([]byte, error)      { return xor(b), nil }
+func (xorSession) Limit() int                           { return 1 << 16 }
 
 func protectedPeer(nc net.Conn) error {
 	var head [7]byte

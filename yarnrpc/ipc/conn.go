@@ -100,11 +100,18 @@ func ctxCause(inner, caller context.Context, err error, after time.Duration) err
 	return err
 }
 
-// writeContext tells the server who calls which protocol. With a token the user is in the token and must not be named.
+// writeContext tells the server who calls which protocol, as far as the login did not: with a token the user is in the
+// token and must not be named, with Kerberos it is the principal, unless that one acts for another.
 // Source: hadoop-common ProtoUtil.makeIpcConnectionContext.
 func writeContext(nc net.Conn, o *options, login Login) error {
 	m := &commonpb.IpcConnectionContextProto{Protocol: proto.String(o.protocol.Name)}
-	if login.Method != MethodToken {
+	switch login.Method {
+	case MethodToken:
+	case MethodKerberos:
+		if o.user.Real != "" {
+			m.UserInfo = &commonpb.UserInformationProto{EffectiveUser: proto.String(o.user.Effective)}
+		}
+	default:
 		m.UserInfo = &commonpb.UserInformationProto{}
 		if o.user.Effective != "" {
 			m.UserInfo.EffectiveUser = proto.String(o.user.Effective)

@@ -44,6 +44,10 @@ var ErrClosed = errors.New("ipc: client is closed")
 // a secure cluster met without Kerberos. Retrying does not help.
 var ErrNoMechanism = errors.New("no common way to authenticate")
 
+// ErrLogin is wrapped by errors about our own credentials: a ticket that ended, a keytab without the principal, a clock
+// that is wrong. Retrying does not help before somebody acted.
+var ErrLogin = errors.New("cannot log in")
+
 // RemoteError is an exception thrown by the server.
 type RemoteError struct {
 	Class   string // Java class, "org.apache.hadoop.security.AccessControlException"
@@ -147,7 +151,7 @@ func Classify(err error) Kind {
 
 	// We hold no credential that the server accepts, or its bytes are not what we speak (another service on the port,
 	// another version, an answer above our limit). None of that changes by asking again.
-	if errors.Is(err, ErrNoMechanism) || errors.Is(err, ErrMalformed) || errors.Is(err, ErrTooLarge) {
+	if errors.Is(err, ErrNoMechanism) || errors.Is(err, ErrLogin) || errors.Is(err, ErrMalformed) || errors.Is(err, ErrTooLarge) {
 		return Final
 	}
 

@@ -1,8 +1,8 @@
 package ipc
 
 import (
-	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -51,18 +51,13 @@ type Session interface {
 	Wrapper() Wrapper
 }
 
-// Wrapper protects messages after authentication (SASL integrity or privacy). Wrap and Unwrap may run at the same time
-// in two goroutines, each is called by one goroutine only.
-type Wrapper interface {
-	Wrap(plain []byte) ([]byte, error)
-	Unwrap(wrapped []byte) ([]byte, error)
-}
-
 // TokenAuth authenticates with a Hadoop token by DIGEST-MD5. Credential is asked for each connection, so that a token
 // that was replaced (an AMRM token rolled by the ResourceManager) is used from the next connection on.
 type TokenAuth struct {
 	// Credential returns identifier and password. Ownership of the slices stays with the callee.
 	Credential func() (identifier, password []byte, err error)
+	// Protections that will do, in order of preference; authentication alone by default.
+	Protections []Protection
 }
 
 // Accepts is true for TOKEN by DIGEST-MD5.
@@ -77,13 +72,31 @@ func (t TokenAuth) Begin(o Offer) (Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	var accept []digestmd5.QOP
+	for _, p := range t.Protections {
+		accept = append(accept, p.QOP())
+	}
 	enc := base64.StdEncoding
-	return digestSession{digestmd5.NewClient(enc.EncodeToString(id), []byte(enc.EncodeToString(password)), o.Protocol+"/"+o.ServerID)}, nil
+	return digestSession{digestmd5.NewClient(enc.EncodeToString(id), []byte(enc.EncodeToString(password)), o.Protocol+"/"+o.ServerID, accept...)}, nil
 }
 
 type digestSession struct{ *digestmd5.Client }
 
-func (digestSession) Wrapper() Wrapper { return nil }
+func (s digestSession) Step(in []byte) (out []byte, done bool, err error) {
+	out, done, err = s.Client.Step(in)
+	var mismatch *digestmd5.MismatchError
+	if errors.As(err, &mismatch) {
+		err = protectionError(mismatch)
+	}
+	return out, done, err
+}
+
+func (s digestSession) Wrapper() Wrapper {
+	if l := s.Client.Wrapper(); l != nil {
+		return l
+	}
+	return nil
+}
 
 // Login is the outcome of Authenticate.
 type Login struct {
@@ -160,6 +173,9 @@ func Authenticate(nc net.Conn, mechanisms []Mechanism, allowSimple bool) (net.Co
 				return nil, Login{}, err
 			}
 			reply.State = commonpb.RpcSaslProto_RESPONSE.Enum()
+			if reply.Token == nil {
+				reply.Token = []byte{} // Hadoop refuses an answer without one
+			}
 		case commonpb.RpcSaslProto_SUCCESS:
 			return finish(nc, session, done, msg.GetToken(), login, allowSimple)
 		default:
@@ -248,60 +264,6 @@ func readSASL(r io.Reader) (*commonpb.RpcSaslProto, error) {
 	m := &commonpb.RpcSaslProto{}
 	_, err = ConsumeMessage(rest, m)
 	return m, err
-}
-
-// wrappedConn carries the plain stream inside SASL WRAP messages.
-type wrappedConn struct {
-	net.Conn
-	w     Wrapper
-	limit int
-	rest  bytes.Reader
-}
-
-// Write sends b as one wrapped message. Callers write whole frames.
-func (c *wrappedConn) Write(b []byte) (int, error) {
-	token, err := c.w.Wrap(b)
-	if err != nil {
-		return 0, err
-	}
-	frame, err := saslFrame(&commonpb.RpcSaslProto{State: commonpb.RpcSaslProto_WRAP.Enum(), Token: token})
-	if err != nil {
-		return 0, err
-	}
-	if _, err = c.Conn.Write(frame); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-// Read returns bytes of the plain stream.
-func (c *wrappedConn) Read(b []byte) (int, error) {
-	for c.rest.Len() == 0 {
-		frame, err := ReadFrame(c.Conn, c.limit+1<<16)
-		if err != nil {
-			return 0, err
-		}
-		head, body, err := ParseResponse(frame)
-		if err != nil {
-			return 0, err
-		}
-		if head.GetStatus() != commonpb.RpcResponseHeaderProto_SUCCESS { // a server may refuse outside the protection
-			return 0, remoteError(head, "")
-		}
-		m := &commonpb.RpcSaslProto{}
-		if _, err = ConsumeMessage(body, m); err != nil {
-			return 0, err
-		}
-		if m.GetState() != commonpb.RpcSaslProto_WRAP {
-			return 0, fmt.Errorf("%w: unprotected message on a protected connection", ErrMalformed)
-		}
-		plain, err := c.w.Unwrap(m.GetToken())
-		if err != nil {
-			return 0, err
-		}
-		c.rest.Reset(plain)
-	}
-	return c.rest.Read(b)
 }
 
 // ParseResponse splits a frame into the response header and the rest, which holds the answer after a success.

@@ -1,12 +1,15 @@
-// Package digestmd5 is SASL DIGEST-MD5 as Hadoop uses it to log in with tokens: both halves, quality of protection
-// "auth". It belongs to yarnrpc/ipc (layer L1) and imports nothing of ours.
+// Package digestmd5 is SASL DIGEST-MD5 as Hadoop uses it to log in with tokens: both halves, all three qualities of
+// protection. It belongs to yarnrpc/ipc (layer L1) and imports nothing of ours.
 //
 // Flow: the server sends a challenge (NewServer, Challenge), the client answers (Client.Step), the server checks the
-// answer and proves that it knows the password too (Server.Verify), the client checks that (Client.Step again).
+// answer and proves that it knows the password too (Server.Verify), the client checks that (Client.Step again). With
+// auth-int or auth-conf, Wrapper is then what protects the messages.
 //
 // Invariants:
 //  1. Neither half reveals the password; errors never quote a challenge or an answer.
 //  2. A client is not done before it has checked the server's proof (rspauth).
+//  3. A client never takes a quality that it was not told to accept, whatever the server offers first.
+//  4. A Layer that met one message out of order or changed opens no other.
 //
 // Source: RFC 2831; Hadoop's SaslRpcClient and SaslRpcServer, which use md5-sess, UTF-8 and the realm "default".
 package digestmd5
@@ -15,8 +18,6 @@ import (
 	"bytes"
 	"crypto/hmac"
 	"crypto/md5" //nolint:gosec // the mechanism is defined over MD5
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -28,17 +29,26 @@ import (
 // Mechanism is the SASL name.
 const Mechanism = "DIGEST-MD5"
 
-// QOP is a quality of protection by its SASL name.
+// QOP is a quality of protection by its name in RFC 2831.
 type QOP string
 
-// The qualities of protection: authentication only, integrity of messages, confidentiality too.
+// The qualities of protection: authentication only, with integrity of messages, with confidentiality as well.
 const (
 	QOPAuth QOP = "auth"
 	QOPInt  QOP = "auth-int"
 	QOPConf QOP = "auth-conf"
 )
 
-// maxChallenge bounds what RFC 2831 allows for a challenge or an answer (2048 and 4096 bytes), with room for Hadoop's
+// Ciphers are the names of the ciphers of auth-conf, in the order that Client and Server prefer: by default 3des, as
+// Java does. Both 3des and rc4 are broken by today's measure. What is known against 3des needs some 32 GiB sent with one
+// key, and a key lasts as long as a connection; rc4 leaks a little of the same plaintext with each connection. rc4 is
+// about ten times as fast, so that one who sends bulk may prefer it (Client.Ciphers).
+var Ciphers = []string{"3des", "rc4", "des", "rc4-56", "rc4-40"}
+
+// defaultMaxBuf is what RFC 2831 assumes of a side that does not tell, in bytes.
+const defaultMaxBuf = 65536
+
+// maxMessage bounds what RFC 2831 allows for a challenge or an answer (2048 and 4096 bytes), with room for Hadoop's
 // user names, which are whole token identifiers.
 const maxMessage = 64 << 10
 
@@ -47,7 +57,20 @@ var (
 	ErrMalformed = errors.New("malformed DIGEST-MD5 message")
 	// ErrProof says that the peer does not know the password: a client gets it for a wrong rspauth, a server for a wrong response.
 	ErrProof = errors.New("digest does not match")
+	// ErrTampered says that a protected message was changed, repeated, lost or reordered on its way.
+	ErrTampered = errors.New("protected message was changed on its way")
 )
+
+// MismatchError says that the two sides have no quality of protection in common.
+type MismatchError struct {
+	Offered  []QOP // by the server
+	Accepted []QOP // by the client
+}
+
+// Error names both lists.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("the server offers protection %v, this side accepts %v", e.Offered, e.Accepted)
+}
 
 // Challenge is the server's first message.
 type Challenge struct {
@@ -63,7 +86,7 @@ type Challenge struct {
 //
 // Errors: ErrMalformed.
 func ParseChallenge(b []byte) (Challenge, error) {
-	c := Challenge{MaxBuf: 65536}
+	c := Challenge{MaxBuf: defaultMaxBuf}
 	dirs, err := parse(b)
 	if err != nil {
 		return c, err
@@ -89,11 +112,9 @@ func ParseChallenge(b []byte) (Challenge, error) {
 		case "algorithm":
 			algorithm = d.value
 		case "maxbuf":
-			n, err := strconv.Atoi(d.value)
-			if err != nil || n <= 16 || n > 1<<24-1 {
-				return c, fmt.Errorf("%w: maxbuf out of range", ErrMalformed)
+			if c.MaxBuf, err = parseMaxBuf(d.value); err != nil {
+				return c, err
 			}
-			c.MaxBuf = n
 		}
 	}
 	if c.Nonce == "" {
@@ -108,32 +129,49 @@ func ParseChallenge(b []byte) (Challenge, error) {
 	return c, nil
 }
 
+// parseMaxBuf reads a maxbuf, bytes. Below minMaxBuf no message fits beside what protects it.
+func parseMaxBuf(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < minMaxBuf || n > 1<<24-1 {
+		return 0, fmt.Errorf("%w: maxbuf out of range", ErrMalformed)
+	}
+	return n, nil
+}
+
 // Client is the client half of one exchange. Not safe for concurrent use.
 type Client struct {
+	// Ciphers that auth-conf may use, in order of preference; the package's Ciphers by default. Set it before Step.
+	Ciphers []string
+
 	user, uri string
 	password  []byte
 	accept    []QOP
 	cnonce    string
 	expect    string // rspauth that the server must send
+	layer     *Layer // for after the proof
 	done      bool
-	wrapper   *Layer
 }
 
-// NewClient prepares an exchange as user with the given password. digestURI is "protocol/serverId" of the server's offer. accept are the
-// qualities of protection in order of preference, QOPAuth by default.
+// NewClient prepares an exchange as user with the given password. digestURI is "protocol/serverId" of the server's
+// offer. accept are the qualities of protection that will do, in order of preference; auth alone by default.
 func NewClient(user string, password []byte, digestURI string, accept ...QOP) *Client {
 	if len(accept) == 0 {
 		accept = []QOP{QOPAuth}
 	}
-	return &Client{user: user, password: bytes.Clone(password), uri: digestURI, accept: accept}
+	return &Client{Ciphers: Ciphers, user: user, password: bytes.Clone(password), uri: digestURI, accept: accept}
 }
 
-// Wrapper is the negotiated protection, nil for authentication only. Valid after done.
-func (c *Client) Wrapper() *Layer { return c.wrapper }
+// Wrapper protects the messages that follow, or is nil for auth. Valid when Step has reported done.
+func (c *Client) Wrapper() *Layer {
+	if !c.done {
+		return nil
+	}
+	return c.layer
+}
 
 // Step takes the server's next message and returns what to send; done is true when the server has proved itself.
 //
-// Errors: ErrMalformed; ErrProof when the server does not know the password.
+// Errors: ErrMalformed; *MismatchError; ErrProof when the server does not know the password.
 func (c *Client) Step(in []byte) (out []byte, done bool, err error) {
 	switch {
 	case c.done:
@@ -163,15 +201,9 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(c.accept, func(q QOP) bool { return slices.Contains(ch.QOP, q) })
-	if at < 0 {
-		return nil, fmt.Errorf("server offers protection %v, this client accepts %v: set hadoop.rpc.protection as the server has it", ch.QOP, c.accept)
-	}
-	qop, cipherName := c.accept[at], ""
-	if qop == QOPConf {
-		if cipherName, err = strongest(ch.Ciphers); err != nil {
-			return nil, err
-		}
+	qop, cipher, err := c.choose(ch)
+	if err != nil {
+		return nil, err
 	}
 	realm := ""
 	if len(ch.Realms) > 0 {
@@ -181,10 +213,10 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 		c.cnonce = newNonce()
 	}
 	r := response{user: c.user, realm: realm, nonce: ch.Nonce, cnonce: c.cnonce, nc: "00000001", qop: qop, uri: c.uri}
-	if c.wrapper, err = newLayer(r.session(c.password), qop, cipherName, true); err != nil {
+	c.expect = r.digest(c.password, "")
+	if c.layer, err = newLayer(r.sessionKey(c.password), qop, cipher, ch.MaxBuf, true); err != nil {
 		return nil, err
 	}
-	c.expect = r.digest(c.password, "")
 	var b strings.Builder
 	b.WriteString("charset=utf-8,username=" + quote(c.user))
 	if len(ch.Realms) > 0 {
@@ -192,20 +224,39 @@ func (c *Client) answer(in []byte) ([]byte, error) {
 	}
 	b.WriteString(",nonce=" + quote(ch.Nonce) + ",nc=" + r.nc + ",cnonce=" + quote(c.cnonce) +
 		",digest-uri=" + quote(c.uri) + ",maxbuf=65536,response=" + r.digest(c.password, "AUTHENTICATE") + ",qop=" + string(qop))
-	if cipherName != "" {
-		b.WriteString(",cipher=" + quote(cipherName))
+	if cipher != "" {
+		b.WriteString(",cipher=" + quote(cipher)) // quoted, as Java writes it
 	}
 	return []byte(b.String()), nil
+}
+
+// choose takes the first quality of ours that the server offers, and the first cipher.
+func (c *Client) choose(ch Challenge) (qop QOP, cipher string, err error) {
+	for _, q := range c.accept {
+		if !slices.Contains(ch.QOP, q) {
+			continue
+		}
+		if q != QOPConf {
+			return q, "", nil
+		}
+		for _, name := range c.Ciphers {
+			if slices.Contains(ch.Ciphers, name) {
+				return q, name, nil
+			}
+		}
+	}
+	return "", "", &MismatchError{Offered: ch.QOP, Accepted: c.accept}
 }
 
 // Server is the server half of one exchange. Not safe for concurrent use.
 type Server struct {
 	realm, nonce, uri string
 	offer             []QOP
-	wrapper           *Layer
+	layer             *Layer
 }
 
-// NewServer prepares an exchange. The digestURI must match the client's. offer is what the client may choose from, QOPAuth by default.
+// NewServer prepares an exchange. The digestURI must match the client's. offer are the qualities of protection, auth
+// alone by default; the client chooses.
 func NewServer(realm, digestURI string, offer ...QOP) *Server {
 	if len(offer) == 0 {
 		offer = []QOP{QOPAuth}
@@ -213,21 +264,21 @@ func NewServer(realm, digestURI string, offer ...QOP) *Server {
 	return &Server{realm: realm, nonce: newNonce(), uri: digestURI, offer: offer}
 }
 
-// Wrapper is the negotiated protection, nil for authentication only. Valid after Verify.
-func (s *Server) Wrapper() *Layer { return s.wrapper }
-
 // Challenge is the first message to the client.
 func (s *Server) Challenge() []byte {
 	names := make([]string, len(s.offer))
 	for i, q := range s.offer {
 		names[i] = string(q)
 	}
-	out := "realm=" + quote(s.realm) + ",nonce=" + quote(s.nonce) + ",qop=" + quote(strings.Join(names, ",")) + ",charset=utf-8,algorithm=md5-sess"
+	c := "realm=" + quote(s.realm) + ",nonce=" + quote(s.nonce) + ",qop=" + quote(strings.Join(names, ",")) + ",charset=utf-8,algorithm=md5-sess"
 	if slices.Contains(s.offer, QOPConf) {
-		out += ",cipher=" + quote(strings.Join(ciphers, ","))
+		c += ",cipher=" + quote(strings.Join(Ciphers, ","))
 	}
-	return []byte(out)
+	return []byte(c)
 }
+
+// Wrapper protects the messages that follow, or is nil for auth. Valid after Verify.
+func (s *Server) Wrapper() *Layer { return s.layer }
 
 // Verify checks the client's answer with the password that lookup gives for its user name, and returns the user name
 // and the proof to send back.
@@ -239,7 +290,7 @@ func (s *Server) Verify(in []byte, lookup func(user string) (password []byte, er
 		return "", nil, err
 	}
 	r := response{qop: QOPAuth}
-	got, cipherName := "", ""
+	got, cipher, maxBuf := "", "", defaultMaxBuf
 	for _, d := range dirs {
 		switch d.key {
 		case "username":
@@ -254,12 +305,16 @@ func (s *Server) Verify(in []byte, lookup func(user string) (password []byte, er
 			r.nc = d.value
 		case "qop":
 			r.qop = QOP(d.value)
-		case "cipher":
-			cipherName = d.value
 		case "digest-uri":
 			r.uri = d.value
 		case "response":
 			got = d.value
+		case "cipher":
+			cipher = d.value
+		case "maxbuf":
+			if maxBuf, err = parseMaxBuf(d.value); err != nil {
+				return "", nil, err
+			}
 		}
 	}
 	if r.user == "" || r.cnonce == "" || got == "" || !slices.Contains(s.offer, r.qop) || r.nc != "00000001" {
@@ -275,7 +330,7 @@ func (s *Server) Verify(in []byte, lookup func(user string) (password []byte, er
 	if !hmac.Equal([]byte(got), []byte(r.digest(password, "AUTHENTICATE"))) {
 		return "", nil, fmt.Errorf("client's answer: %w", ErrProof)
 	}
-	if s.wrapper, err = newLayer(r.session(password), r.qop, cipherName, false); err != nil {
+	if s.layer, err = newLayer(r.sessionKey(password), r.qop, cipher, maxBuf, false); err != nil {
 		return "", nil, err
 	}
 	return r.user, []byte("rspauth=" + r.digest(password, "")), nil
@@ -286,111 +341,21 @@ type response struct {
 	qop                                 QOP
 }
 
-// session is H(A1) of RFC 2831 section 2.1.2.1, which the keys of protection are made of.
-func (r response) session(password []byte) [16]byte {
+// sessionKey is H(A1) of RFC 2831 section 2.1.2.1, of which all keys are made.
+func (r response) sessionKey(password []byte) [md5.Size]byte {
 	secret := md5.Sum(slices.Concat([]byte(r.user+":"+r.realm+":"), password)) //nolint:gosec // defined so
 	return md5.Sum(slices.Concat(secret[:], []byte(":"+r.nonce+":"+r.cnonce))) //nolint:gosec // defined so
 }
 
 // digest is response-value of RFC 2831 section 2.1.2.1 (method AUTHENTICATE) or of 2.1.3 (empty method, the server's proof).
 func (r response) digest(password []byte, method string) string {
-	a1 := r.session(password)
-	entity := ""
+	a1 := r.sessionKey(password)
+	text := method + ":" + r.uri
 	if r.qop != QOPAuth {
-		entity = ":" + strings.Repeat("0", 32)
+		text += ":00000000000000000000000000000000"
 	}
-	a2 := md5.Sum([]byte(method + ":" + r.uri + entity)) //nolint:gosec // defined so
+	a2 := md5.Sum([]byte(text)) //nolint:gosec // defined so
 	kd := md5.Sum([]byte(hex.EncodeToString(a1[:]) + ":" + r.nonce + ":" + r.nc + ":" + r.cnonce + ":" + string(r.qop) + ":" +
 		hex.EncodeToString(a2[:]))) //nolint:gosec // defined so
 	return hex.EncodeToString(kd[:])
 }
-
-func newNonce() string {
-	var b [24]byte
-	_, _ = rand.Read(b[:]) // never fails, by its contract
-	return base64.StdEncoding.EncodeToString(b[:])
-}
-
-func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
-}
-
-func splitList(s string) []string {
-	var out []string
-	for p := range strings.SplitSeq(s, ",") {
-		if p = strings.TrimSpace(p); p != "" {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-type directive struct{ key, value string }
-
-// parse splits a message into its directives: key=token or key="quoted string", separated by commas, with white space
-// and empty elements allowed between them.
-func parse(b []byte) ([]directive, error) {
-	if len(b) > maxMessage {
-		return nil, fmt.Errorf("%w: %d bytes", ErrMalformed, len(b))
-	}
-	var out []directive
-	i := 0
-	for {
-		for i < len(b) && (b[i] == ',' || isSpace(b[i])) {
-			i++
-		}
-		if i == len(b) {
-			return out, nil
-		}
-		start := i
-		for i < len(b) && b[i] != '=' && b[i] != ',' && !isSpace(b[i]) {
-			i++
-		}
-		key := strings.ToLower(string(b[start:i]))
-		for i < len(b) && isSpace(b[i]) {
-			i++
-		}
-		if key == "" || i == len(b) || b[i] != '=' {
-			return nil, fmt.Errorf("%w: directive without value", ErrMalformed)
-		}
-		i++
-		for i < len(b) && isSpace(b[i]) {
-			i++
-		}
-		var value []byte
-		if i < len(b) && b[i] == '"' {
-			i++
-			closed := false
-			for i < len(b) && !closed {
-				switch {
-				case b[i] == '"':
-					closed = true
-				case b[i] == '\\' && i+1 < len(b):
-					i++
-					value = append(value, b[i])
-				default:
-					value = append(value, b[i])
-				}
-				i++
-			}
-			if !closed {
-				return nil, fmt.Errorf("%w: open quote", ErrMalformed)
-			}
-		} else {
-			start = i
-			for i < len(b) && b[i] != ',' && !isSpace(b[i]) {
-				i++
-			}
-			value = b[start:i]
-		}
-		out = append(out, directive{key, string(value)})
-		for i < len(b) && isSpace(b[i]) {
-			i++
-		}
-		if i < len(b) && b[i] != ',' {
-			return nil, fmt.Errorf("%w: no comma between directives", ErrMalformed)
-		}
-	}
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }

@@ -88,10 +88,29 @@ func TestParseChallenge(t *testing.T) {
 	}
 }
 
-func TestOnlyIntegrityOffered(t *testing.T) {
-	_, _, err := NewClient("u", nil, "/").Step([]byte(`nonce="n",algorithm=md5-sess,qop="auth-int"`))
-	if err == nil || !strings.Contains(err.Error(), "hadoop.rpc.protection") {
-		t.Errorf("error does not name the key: %v", err)
+func TestQualityIsTheClientsChoice(t *testing.T) {
+	for _, tc := range []struct {
+		offered string
+		accept  []QOP
+		want    QOP // empty for a refusal
+	}{
+		{`qop="auth,auth-int,auth-conf",cipher="rc4,3des"`, nil, QOPAuth},
+		{`qop="auth,auth-int,auth-conf",cipher="rc4,3des"`, []QOP{QOPConf, QOPAuth}, QOPConf},
+		{`qop="auth-conf,auth-int",cipher="rc4"`, []QOP{QOPAuth, QOPInt, QOPConf}, QOPInt},
+		{`qop="auth-conf,auth-int",cipher="aes"`, []QOP{QOPConf, QOPInt}, QOPInt}, // no cipher in common
+		{`qop="auth-int"`, nil, ""},
+		{`qop="auth"`, []QOP{QOPInt, QOPConf}, ""},
+		{`charset=utf-8`, []QOP{QOPConf}, ""}, // offers auth by saying nothing
+	} {
+		out, _, err := NewClient("u", []byte("p"), "/", tc.accept...).Step([]byte(`nonce="n",algorithm=md5-sess,` + tc.offered))
+		var mismatch *MismatchError
+		if tc.want == "" {
+			if !errors.As(err, &mismatch) || len(out) > 0 {
+				t.Errorf("%s, accept %v: %q %v", tc.offered, tc.accept, out, err)
+			}
+		} else if err != nil || !strings.Contains(string(out), ",qop="+string(tc.want)) {
+			t.Errorf("%s, accept %v: %q %v", tc.offered, tc.accept, out, err)
+		}
 	}
 }
 

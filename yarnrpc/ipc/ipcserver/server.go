@@ -1,5 +1,5 @@
 // Package ipcserver is the server half of Hadoop's IPC, as much of it as fakes of Hadoop services need: SIMPLE and TOKEN
-// logins, concurrent calls, exceptions. It belongs to yarnrpc/ipc (layer L1) and imports yarnrpc/{ipc,proto}.
+// logins, others by Mechanism, protection of messages, concurrent calls, exceptions. It belongs to yarnrpc/ipc (layer L1) and imports yarnrpc/{ipc,proto}.
 //
 // Main flow: New, Serve on a listener, a Handler per call, Close. A connection has one reading goroutine, and each call
 // runs in its own; answers are written under the connection's lock, whole frames at a time.
@@ -10,7 +10,6 @@ package ipcserver
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -21,21 +20,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
-	"github.com/thalweg/thalweg/yarnrpc/ipc/digestmd5"
 	commonpb "github.com/thalweg/thalweg/yarnrpc/proto/common"
 )
 
 // ErrDrop, returned by a handler, closes the connection without an answer: to the client the answer is lost.
 var ErrDrop = errors.New("ipcserver: answer dropped")
 
-// saslRealm is Hadoop's realm and server id for tokens.
-const saslRealm = "default"
-
 // Call is one request.
 type Call struct {
 	Protocol string // Java name of the protocol that the caller declared
 	Method   string
-	User     string // effective user of a SIMPLE login
+	User     string // who calls: of the connection context, else of the login
+	Login    string // who logged in by a Mechanism, else empty
 	// Identifier is the token's identifier for a TOKEN login, else nil.
 	Identifier []byte
 	ID, Retry  int32
@@ -61,6 +57,10 @@ type Config struct {
 	Simple bool
 	// Password returns the password of a token; nil refuses tokens. An error that is an *ipc.RemoteError is sent as it is.
 	Password func(identifier []byte) ([]byte, error)
+	// Protections of connections that log in with a token, one of which the client has to take; authentication alone by default.
+	Protections []ipc.Protection
+	// Mechanisms are other ways to log in.
+	Mechanisms []Mechanism
 }
 
 // Server serves one protocol or several on one port.
@@ -129,11 +129,15 @@ func (s *Server) Close() {
 type session struct {
 	s    *Server
 	nc   net.Conn
-	sasl *digestmd5.Server
+	sasl []offered // what was offered to this connection
+	step Session   // what the client chose
+	w    ipc.Wrapper
+	rest []byte // of the unwrapped stream, no whole frame yet
 
 	authenticated bool
 	context       bool // the connection context has come
 	user          string
+	login         string
 	protocol      string
 	identifier    []byte
 
@@ -177,7 +181,7 @@ func (s *Server) serveConn(nc net.Conn) {
 		if err != nil {
 			return
 		}
-		if err := c.frame(ctx, frame); err != nil {
+		if err := c.frame(ctx, frame, false); err != nil {
 			var remote *ipc.RemoteError
 			if errors.As(err, &remote) {
 				c.fatal(-1, remote)
@@ -187,13 +191,18 @@ func (s *Server) serveConn(nc net.Conn) {
 	}
 }
 
-func (c *session) frame(ctx context.Context, frame []byte) error {
+// frame handles one frame; inside says that it was in a protected message.
+func (c *session) frame(ctx context.Context, frame []byte, inside bool) error {
 	head := &commonpb.RpcRequestHeaderProto{}
 	rest, err := ipc.ConsumeMessage(frame, head)
 	if err != nil {
 		return &ipc.RemoteError{Class: string(ipc.ErrJavaIO), Message: err.Error(), Code: commonpb.RpcResponseHeaderProto_FATAL_INVALID_RPC_HEADER}
 	}
 	switch id := head.GetCallId(); {
+	case id == ipc.CallIDSASL && c.w != nil && !inside:
+		return c.unwrap(ctx, rest)
+	case c.w != nil && !inside:
+		return &ipc.RemoteError{Class: string(ipc.ErrAccessControl), Message: "unprotected request", Code: commonpb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED}
 	case id == ipc.CallIDSASL:
 		return c.negotiate(rest)
 	case !c.authenticated:
@@ -203,7 +212,10 @@ func (c *session) frame(ctx context.Context, frame []byte) error {
 		if _, err := ipc.ConsumeMessage(rest, m); err != nil {
 			return err
 		}
-		c.context, c.user, c.protocol = true, m.GetUserInfo().GetEffectiveUser(), m.GetProtocol()
+		c.context, c.protocol = true, m.GetProtocol()
+		if c.user = m.GetUserInfo().GetEffectiveUser(); c.user == "" {
+			c.user = c.login
+		}
 		return nil
 	case id == ipc.CallIDPing:
 		return nil
@@ -214,7 +226,7 @@ func (c *session) frame(ctx context.Context, frame []byte) error {
 		if rest, err = ipc.ConsumeMessage(rest, req); err != nil {
 			return err
 		}
-		call := &Call{Protocol: req.GetDeclaringClassProtocolName(), Method: req.GetMethodName(), User: c.user, Identifier: c.identifier,
+		call := &Call{Protocol: req.GetDeclaringClassProtocolName(), Method: req.GetMethodName(), User: c.user, Login: c.login, Identifier: c.identifier,
 			ID: id, Retry: head.GetRetryCount(), body: rest}
 		c.s.wg.Go(func() { c.run(ctx, call, head.GetClientId()) })
 		return nil
@@ -273,72 +285,14 @@ func (c *session) write(msgs ...proto.Message) {
 	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
+	if c.w != nil {
+		if frame, err = c.wrap(frame); err != nil {
+			_ = c.nc.Close()
+			return
+		}
+	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Minute))
 	if _, err := c.nc.Write(frame); err != nil {
 		_ = c.nc.Close()
 	}
-}
-
-// negotiate answers one message of the SASL exchange: NEGOTIATE with the offers, the first challenge of the token among
-// them, then INITIATE with SUCCESS or a refusal.
-func (c *session) negotiate(body []byte) error {
-	m := &commonpb.RpcSaslProto{}
-	if _, err := ipc.ConsumeMessage(body, m); err != nil {
-		return err
-	}
-	refuse := func(class ipc.Class, text string) error {
-		return &ipc.RemoteError{Class: string(class), Message: text, Code: commonpb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED}
-	}
-	reply := &commonpb.RpcSaslProto{}
-	switch m.GetState() {
-	case commonpb.RpcSaslProto_NEGOTIATE:
-		reply.State = commonpb.RpcSaslProto_NEGOTIATE.Enum()
-		if c.s.cfg.Password != nil {
-			c.sasl = digestmd5.NewServer(saslRealm, "/"+saslRealm)
-			reply.Auths = append(reply.Auths, &commonpb.RpcSaslProto_SaslAuth{
-				Method: proto.String(string(ipc.MethodToken)), Mechanism: proto.String(digestmd5.Mechanism),
-				Protocol: proto.String(""), ServerId: proto.String(saslRealm), Challenge: c.sasl.Challenge(),
-			})
-		}
-		if c.s.cfg.Simple {
-			reply.Auths = append(reply.Auths, &commonpb.RpcSaslProto_SaslAuth{Method: proto.String(string(ipc.MethodSimple)), Mechanism: proto.String("")})
-		}
-	case commonpb.RpcSaslProto_INITIATE:
-		if len(m.GetAuths()) == 1 && m.GetAuths()[0].GetMethod() == string(ipc.MethodSimple) && c.s.cfg.Simple {
-			c.authenticated = true
-			return nil
-		}
-		if c.sasl == nil {
-			return refuse(ipc.ErrAccessControl, "no token was negotiated")
-		}
-		var id []byte
-		_, proof, err := c.sasl.Verify(m.GetToken(), func(user string) ([]byte, error) {
-			var err error
-			if id, err = base64.StdEncoding.DecodeString(user); err != nil {
-				return nil, err
-			}
-			password, err := c.s.cfg.Password(id)
-			if err != nil {
-				return nil, err
-			}
-			return []byte(base64.StdEncoding.EncodeToString(password)), nil
-		})
-		if err != nil {
-			var remote *ipc.RemoteError
-			if errors.As(err, &remote) {
-				return err
-			}
-			return refuse("javax.security.sasl.SaslException", err.Error())
-		}
-		c.authenticated, c.identifier = true, id
-		reply.State, reply.Token = commonpb.RpcSaslProto_SUCCESS.Enum(), proof
-	default:
-		return refuse(ipc.ErrAccessControl, "unexpected SASL state "+m.GetState().String())
-	}
-	id := ipc.CallIDSASL
-	c.write(&commonpb.RpcResponseHeaderProto{
-		CallId: proto.Uint32(uint32(id)), Status: commonpb.RpcResponseHeaderProto_SUCCESS.Enum(), //nolint:gosec // as Hadoop sends it
-		ServerIpcVersionNum: proto.Uint32(ipc.Version), ClientId: []byte{}, RetryCount: proto.Int32(-1),
-	}, reply)
-	return nil
 }

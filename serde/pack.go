@@ -7,8 +7,8 @@ import "unsafe"
 type Packer[T any] interface {
 	// TextLen is the number of bytes of the strings of *p.
 	TextLen(p *T) int
-	// TouchTexts reads a byte of each cache line of the strings of *p, so that they are in the processor's cache. The sum means nothing.
-	TouchTexts(p *T) uint64
+	// Strings are the offsets of the strings in a value; none when there are none, or other memory too.
+	Strings() []uintptr
 	// Pack appends the strings of *p to dst, whose capacity holds them, makes them views of what it appended, and returns the extended slice.
 	// The caller leaves those bytes unchanged from then on.
 	Pack(dst []byte, p *T) []byte
@@ -16,28 +16,26 @@ type Packer[T any] interface {
 
 // Packing returns c as a Packer; ok is false when values hold no strings, or refer to other memory too.
 func Packing[T any](c Codec[T]) (p Packer[T], ok bool) {
-	x, ok := c.(interface {
-		Packer[T]
-		Packs() bool
-	})
-	if !ok || !x.Packs() {
+	p, ok = c.(Packer[T])
+	if !ok || len(p.Strings()) == 0 {
 		return nil, false
 	}
-	return x, true
+	return p, true
 }
 
-// packs reports whether strings, at the top, are all that a value refers to. A time.Time refers to what never changes.
-func (pr *program) packs() bool {
+// strings are the offsets of the strings, when those at the top are all that a value refers to, else none. A time.Time refers to what never changes.
+func (pr *program) strings() (offsets []uintptr) {
 	for i := range pr.cloneOps {
 		if pr.cloneOps[i].kind != opString {
-			return false
+			return nil
 		}
+		offsets = append(offsets, pr.cloneOps[i].off)
 	}
-	return len(pr.cloneOps) > 0
+	return offsets
 }
 
-// Packs implements the question of Packing.
-func (c *programCodec[T]) Packs() bool { return c.pr.packs() }
+// Strings implements Packer.
+func (c *programCodec[T]) Strings() []uintptr { return c.pr.strings() }
 
 // TextLen implements Packer.
 func (c *programCodec[T]) TextLen(p *T) (n int) {
@@ -45,14 +43,6 @@ func (c *programCodec[T]) TextLen(p *T) (n int) {
 		n += len(*(*string)(unsafe.Add(unsafe.Pointer(p), c.pr.cloneOps[i].off)))
 	}
 	return n
-}
-
-// TouchTexts implements Packer.
-func (c *programCodec[T]) TouchTexts(p *T) (sum uint64) {
-	for i := range c.pr.cloneOps {
-		sum += touch((*string)(unsafe.Add(unsafe.Pointer(p), c.pr.cloneOps[i].off)))
-	}
-	return sum
 }
 
 // Pack implements Packer.
@@ -63,14 +53,11 @@ func (c *programCodec[T]) Pack(dst []byte, p *T) []byte {
 	return dst
 }
 
-// Packs implements the question of Packing.
-func (c *text[T]) Packs() bool { return true }
+// Strings implements Packer.
+func (c *text[T]) Strings() []uintptr { return []uintptr{0} }
 
 // TextLen implements Packer.
 func (c *text[T]) TextLen(p *T) int { return len(*(*string)(unsafe.Pointer(p))) }
-
-// TouchTexts implements Packer.
-func (c *text[T]) TouchTexts(p *T) uint64 { return touch((*string)(unsafe.Pointer(p))) }
 
 // Pack implements Packer.
 func (c *text[T]) Pack(dst []byte, p *T) []byte { return pack(dst, (*string)(unsafe.Pointer(p))) }
@@ -84,12 +71,4 @@ func pack(dst []byte, s *string) []byte {
 	dst = append(dst, *s...)
 	*s = viewString(dst[n:])
 	return dst
-}
-
-func touch(s *string) (sum uint64) {
-	const line = 64 // bytes of a cache line
-	for at := 0; at < len(*s); at += line {
-		sum += uint64((*s)[at])
-	}
-	return sum
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"github.com/thalweg/thalweg/serde"
 )
@@ -45,8 +46,14 @@ func HasTime(s serde.Schema) bool {
 
 // TimedCodec encodes the time in 8 bytes, little-endian, then the value.
 func TimedCodec[V any](c serde.Codec[V]) serde.Codec[Timed[V]] {
-	p, _ := serde.Packing(c)
-	return &timedCodec[V]{c: c, pack: p}
+	t := &timedCodec[V]{c: c}
+	if p, ok := serde.Packing(c); ok {
+		t.pack = p
+		for _, at := range p.Strings() {
+			t.strings = append(t.strings, unsafe.Offsetof(Timed[V]{}.V)+at)
+		}
+	}
+	return t
 }
 
 type timedCodec[V any] struct {
@@ -54,6 +61,8 @@ type timedCodec[V any] struct {
 	pack serde.Packer[V] // nil when values are not such as to be packed
 	bare bool            // stored values have no time
 	at   int64           // the time of what is decoded, when not 0 or when it has none
+
+	strings []uintptr // see serde.Packer
 }
 
 // Append implements serde.Codec.
@@ -90,8 +99,8 @@ func (c *timedCodec[V]) Pointers() bool { return c.c.Pointers() }
 // Mutable says whether values hold memory that an update in place could change.
 func (c *timedCodec[V]) Mutable() bool { return serde.Mutable(c.c) }
 
-// Packs says whether the values themselves are such as to be packed.
-func (c *timedCodec[V]) Packs() bool { return c.pack != nil }
+// Strings implements serde.Packer: none when the values themselves are not such as to be packed.
+func (c *timedCodec[V]) Strings() []uintptr { return c.strings }
 
 // TextLen implements serde.Packer.
 func (c *timedCodec[V]) TextLen(p *Timed[V]) int { return c.pack.TextLen(&p.V) }

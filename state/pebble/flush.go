@@ -42,7 +42,7 @@ func (t *table[K, V]) flush(batch batch) error {
 		}
 		for n, pi := range s.dirty {
 			if n%gathered == 0 {
-				t.gathered += slots.Gather(s.space.Pages, s.dirty[n:min(n+gathered, len(s.dirty))], t.texts)
+				t.gathered += slots.Gather(s.space.Pages, s.dirty[n:min(n+gathered, len(s.dirty))], t.strings)
 			}
 			p := s.space.Pages[pi]
 			for d := p.Dirty; d != 0; d &= d - 1 {

@@ -50,7 +50,9 @@ func openTable[K comparable, V any](b *Backend, desc state.TableDesc[K, V], owne
 	var e slots.Page[K, V]
 	t.cost = int64(unsafe.Sizeof(e.Keys[:1:1][0])+unsafe.Sizeof(e.Vals[:1:1][0])) + 24
 	t.copyKey, t.copyVal = desc.Key.Pointers(), desc.Value.Pointers()
-	t.texts, _ = serde.Packing(desc.Value)
+	if texts, ok := serde.Packing(desc.Value); ok {
+		t.texts, t.strings = texts, texts.Strings()
+	}
 	if t.copyKey {
 		t.cost += 32
 	}
@@ -126,6 +128,7 @@ type table[K comparable, V any] struct {
 	n                int
 	copyKey, copyVal bool
 	texts            serde.Packer[V] // of values that hold nothing but strings
+	strings          []uintptr       // in a value of texts
 	kb, vb, fb       []byte
 	gathered         uint64   // see slots.Gather
 	hand             struct { // of the eviction clock

@@ -3,8 +3,6 @@ package slots
 import (
 	"math/bits"
 	"unsafe"
-
-	"github.com/thalweg/thalweg/serde"
 )
 
 // line is the size of the processor's cache lines, in bytes.
@@ -14,8 +12,8 @@ const line = 64
 // waits for what was read: the processor has many of the loads under way at the same time then. A walk that uses the entries right after finds them in its
 // cache. Entries far apart cost a third of the time that way. What it returns means nothing; use it, or the compiler leaves the loads out.
 //
-// texts is nil when values have no strings.
-func Gather[K comparable, V any](pages []*Page[K, V], indexes []uint32, texts serde.Packer[V]) (sum uint64) {
+// strings are the offsets of the strings in a value.
+func Gather[K comparable, V any](pages []*Page[K, V], indexes []uint32, strings []uintptr) (sum uint64) {
 	for _, pi := range indexes {
 		sum += pages[pi].Dirty
 	}
@@ -31,13 +29,16 @@ func Gather[K comparable, V any](pages []*Page[K, V], indexes []uint32, texts se
 			}
 		}
 	}
-	if texts == nil {
+	if len(strings) == 0 {
 		return sum
 	}
 	for _, pi := range indexes {
 		p := pages[pi]
 		for d := p.Dirty &^ p.Gone; d != 0; d &= d - 1 {
-			sum += texts.TouchTexts(&p.Vals[bits.TrailingZeros64(d)])
+			v := unsafe.Pointer(&p.Vals[bits.TrailingZeros64(d)])
+			for _, at := range strings {
+				sum += touch(*(*string)(unsafe.Add(v, at))) //nolint:gosec // at is within the value
+			}
 		}
 	}
 	return sum
@@ -49,4 +50,11 @@ func first[T any](x *T, at uintptr) byte {
 		return 0
 	}
 	return *(*byte)(unsafe.Add(unsafe.Pointer(x), at)) //nolint:gosec // at is within x
+}
+
+func touch(s string) (sum uint64) {
+	for at := 0; at < len(s); at += line {
+		sum += uint64(s[at])
+	}
+	return sum
 }

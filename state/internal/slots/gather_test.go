@@ -20,12 +20,15 @@ func TestGather(t *testing.T) {
 
 func gather[K comparable, V any](t *testing.T, vals ...V) {
 	t.Helper()
-	texts, _ := serde.Packing(serde.Must[V]())
+	var strings []uintptr
+	if p, ok := serde.Packing(serde.Must[V]()); ok {
+		strings = p.Strings()
+	}
 	p := newPage(NewPool[K, V](&Clock{}), PageLen)
 	for i, v := range vals {
 		p.Vals[PageLen-1-i] = v // the last of the page is the end of its memory
 		p.Dirty |= 1 << (PageLen - 1 - i)
 	}
-	Gather([]*Page[K, V]{p}, []uint32{0}, texts)
-	Gather([]*Page[K, V]{p}, nil, texts)
+	Gather([]*Page[K, V]{p}, []uint32{0}, strings)
+	Gather([]*Page[K, V]{p}, nil, strings)
 }

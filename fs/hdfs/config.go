@@ -47,6 +47,7 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// IOTimeout bounds a call to the NameNode and any silence of a DataNode; default 60 s.
 	IOTimeout time.Duration
+	kerberos  bool // FromConf: the cluster is secured
 	// Logger receives one warning per call that has to wait; default none.
 	Logger *zerolog.Logger
 }
@@ -89,8 +90,12 @@ func FromConf(c *conf.Configuration) (Config, error) {
 	}
 	out.NameNodes, err = nameNodes(c, out.DefaultAuthority)
 	errs = append(errs, err)
-	out.DataProtection, err = dataProtection(c)
+	out.kerberos, err = c.Kerberos()
 	errs = append(errs, err)
+	if out.kerberos {
+		out.DataProtection, err = dataProtection(c)
+		errs = append(errs, err)
+	}
 	repl, err := c.Int("dfs.replication", 3)
 	errs = append(errs, err)
 	out.Replication = int(repl)
@@ -106,10 +111,6 @@ func FromConf(c *conf.Configuration) (Config, error) {
 
 // dataProtection is what dfs.data.transfer.protection says. Hadoop's clients look at it with Kerberos only.
 func dataProtection(c *conf.Configuration) ([]sasl.Level, error) {
-	secure, err := c.Kerberos()
-	if err != nil || !secure {
-		return nil, err
-	}
 	list, err := c.String(sasl.KeyProtection, "")
 	if err != nil {
 		return nil, err

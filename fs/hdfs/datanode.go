@@ -16,6 +16,10 @@ import (
 	commonpb "github.com/thalweg/thalweg/yarnrpc/proto/common"
 )
 
+// maxUnanswered is after how many connections that DataNodes of a secured cluster have ended at their beginning it is taken for a mismatch
+// of the protection, when none was ever answered. One that dies does so for a moment, and refuses then.
+const maxUnanswered = 5
+
 // datanodeError is what went wrong between us and a DataNode; another one may do.
 type datanodeError struct {
 	addr   string
@@ -85,6 +89,11 @@ func (f *FileSystem) dialProtected(ctx context.Context, d *hdfspb.DatanodeInfoPr
 	t.stops[0] = context.AfterFunc(ctx, func() { _ = raw.Close() })
 	t.stops[1] = context.AfterFunc(f.ctx, func() { _ = raw.Close() })
 	resp, err := t.begin(dctx, p, op, m)
+	if err == nil {
+		f.answered.Store(true)
+	} else if sasl.Ended(err) && f.cfg.kerberos && !f.answered.Load() && f.unanswered.Add(1) >= maxUnanswered {
+		err = fmt.Errorf("%w: %w", sasl.ErrProtection, err)
+	}
 	if err != nil {
 		t.close()
 		return nil, nil, t.fail(err)

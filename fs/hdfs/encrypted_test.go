@@ -107,8 +107,13 @@ func TestEncryptedDataTransfer(t *testing.T) {
 // sizes writes and reads files around the sizes of chunks, packets and blocks (of 1 MiB), the parts of a file included.
 func sizes(t *testing.T, f fs.FileSystem) {
 	t.Helper()
+	sizesIn(t, f, "/sizes")
+}
+
+func sizesIn(t *testing.T, f fs.FileSystem, dir string) {
+	t.Helper()
 	for _, n := range []int{0, 1, 100, 511, 512, 513, 65_535, 65_536, 65_537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3 << 20, 3<<20 + 77} {
-		p, data := fmt.Sprintf("/sizes/%d", n), pattern(n)
+		p, data := fmt.Sprintf("%s/%d", dir, n), pattern(n)
 		if err := fs.WriteFile(t.Context(), f, p, data, true); err != nil {
 			t.Fatal(err)
 		}

@@ -34,9 +34,11 @@ type FileSystem struct {
 	authority  string
 	log        zerolog.Logger
 	nn         *ipc.Client
-	nameNodes  int    // behind nn
-	clientName string // holds the leases of all files that this FileSystem writes
-	contacted  atomic.Bool
+	nameNodes  int          // behind nn
+	clientName string       // holds the leases of all files that this FileSystem writes
+	contacted  atomic.Bool  // a NameNode has answered
+	answered   atomic.Bool  // a DataNode has
+	unanswered atomic.Int32 // connections to DataNodes that ended at their beginning, before
 
 	wg     sync.WaitGroup
 	cancel context.CancelFunc

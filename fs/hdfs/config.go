@@ -28,6 +28,9 @@ type Config struct {
 	User string
 	// IPC are added to the options of NameNode connections: mechanisms for Kerberos and tokens (ipc.WithMechanisms), protection.
 	IPC []ipc.Option
+	// Login returns further options for the NameNodes at addrs behind an authority: mechanisms that differ from cluster to cluster, since
+	// each has tokens of its own.
+	Login func(authority string, addrs []string) []ipc.Option
 	// Dial opens all connections; default net.Dialer.
 	Dial ipc.DialFunc
 	// DataProtection are the levels at which data may travel, in order of preference (dfs.data.transfer.protection). None is for clusters
@@ -112,10 +115,10 @@ func FromConf(c *conf.Configuration) (Config, error) {
 // dataProtection is what dfs.data.transfer.protection says. Hadoop's clients look at it with Kerberos only.
 func dataProtection(c *conf.Configuration) ([]sasl.Level, error) {
 	list, err := c.String(sasl.KeyProtection, "")
-	if err != nil {
+	if err != nil || list == "" {
 		return nil, err
 	}
-	levels, err := sasl.ParseLevels(list)
+	levels, err := ipc.ParseProtections(list)
 	if err != nil {
 		return nil, keyError(c, sasl.KeyProtection, err.Error())
 	}

@@ -145,7 +145,7 @@ func meaning(err error) error {
 		return fs.ErrCorrupt
 	case errors.Is(err, errors.ErrUnsupported):
 		return errors.ErrUnsupported
-	case errors.Is(err, sasl.ErrProtection):
+	case errors.Is(err, sasl.ErrProtection), errors.Is(err, ipc.ErrNoMechanism):
 		return nil // the same tomorrow
 	}
 	var conn *ipc.ConnError

@@ -122,7 +122,12 @@ func TestAReplacedTokenIsUsed(t *testing.T) {
 		}
 		return []byte("new"), []byte("secret"), nil
 	}}
-	f := open(t, hdfs.Config{DefaultAuthority: addr, IPC: []ipc.Option{ipc.WithMechanisms(login)}})
+	f := open(t, hdfs.Config{DefaultAuthority: addr, Login: func(authority string, addrs []string) []ipc.Option {
+		if authority != addr || len(addrs) != 1 || addrs[0] != addr {
+			t.Errorf("login at %s, %v", authority, addrs)
+		}
+		return []ipc.Option{ipc.WithMechanisms(login)}
+	}})
 	if _, err := f.Stat(t.Context(), "/f"); !errors.Is(err, iofs.ErrNotExist) {
 		t.Fatal(err)
 	}

@@ -74,7 +74,11 @@ func New(authority string, cfg Config) (*FileSystem, error) {
 	if cfg.User != "" {
 		opts = append(opts, ipc.WithUser(ipc.User{Effective: cfg.User}))
 	}
-	nn, err := ipc.NewClient(addrs, protocol, append(opts, cfg.IPC...)...)
+	opts = append(opts, cfg.IPC...)
+	if cfg.Login != nil {
+		opts = append(opts, cfg.Login(authority, addrs)...)
+	}
+	nn, err := ipc.NewClient(addrs, protocol, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("hdfs: cluster %s: %w", authority, err)
 	}

@@ -1,5 +1,6 @@
 // Package sasl protects connections to DataNodes: the SASL handshake that comes before an operation of the data transfer protocol on
-// a secured cluster, and the streams that follow it. Layer L1; it imports fs/hdfs/hdfspb, yarnrpc/ipc/digestmd5 and yarnrpc/proto/common.
+// a secured cluster, and the streams that follow it. Layer L1; it imports fs/hdfs/hdfspb, yarnrpc/ipc
+// with its digestmd5, and yarnrpc/proto/common.
 //
 //	client: uint32 0xDEADBEEF | message (empty payload)
 //	server: message (DIGEST-MD5 challenge)

@@ -63,7 +63,7 @@ func Client(nc net.Conn, c Credential, levels []Level) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	digest := digestmd5.NewClient(c.User, c.Password, digestURI, level.qop())
+	digest := digestmd5.NewClient(c.User, c.Password, digestURI, level.QOP())
 	answer, _, err := digest.Step(m.GetPayload())
 	if err != nil {
 		return nil, err
@@ -105,13 +105,13 @@ func choose(challenge []byte, levels []Level) (Level, error) {
 		return "", err
 	}
 	for _, l := range levels {
-		if slices.Contains(ch.QOP, l.qop()) {
+		if slices.Contains(ch.QOP, l.QOP()) {
 			return l, nil
 		}
 	}
 	var offered []string
 	for _, l := range []Level{Authentication, Integrity, Privacy} {
-		if slices.Contains(ch.QOP, l.qop()) {
+		if slices.Contains(ch.QOP, l.QOP()) {
 			offered = append(offered, string(l))
 		}
 	}

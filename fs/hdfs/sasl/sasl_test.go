@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/fs/hdfs/hdfspb"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	"github.com/thalweg/thalweg/yarnrpc/ipc/digestmd5"
 	commonpb "github.com/thalweg/thalweg/yarnrpc/proto/common"
 )
@@ -95,7 +96,7 @@ func TestTheFirstLevelThatBothHaveIsUsed(t *testing.T) {
 
 func levels(t testing.TB, list string) []Level {
 	t.Helper()
-	out, err := ParseLevels(list)
+	out, err := ipc.ParseProtections(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,19 +271,10 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestLevelsOfAConfiguration(t *testing.T) {
-	if got := levels(t, " Privacy , integrity,"); len(got) != 2 || got[0] != Privacy || got[1] != Integrity {
-		t.Error(got)
-	}
-	if _, err := ParseLevels("privacy,secret"); err == nil || !strings.Contains(err.Error(), `"secret"`) {
-		t.Error(err)
-	}
-}
-
 // FuzzClient feeds what may come from anybody on the port of a DataNode.
 func FuzzClient(f *testing.F) {
 	s := &server{offer: []Level{Authentication, Integrity, Privacy}}
-	challenge, err := appendMessage(nil, &message{Payload: digestmd5.NewServer("0", digestURI, s.offer[2].qop()).Challenge()})
+	challenge, err := appendMessage(nil, &message{Payload: digestmd5.NewServer("0", digestURI, s.offer[2].QOP()).Challenge()})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -321,6 +313,7 @@ func (s *scripted) Write(b []byte) (int, error) { return len(b), nil }
 
 type plain struct{}
 
+func (plain) Limit() int                      { return 1 << 16 }
 func (plain) Wrap(b []byte) ([]byte, error)   { return b, nil }
 func (plain) Unwrap(b []byte) ([]byte, error) { return b, nil }
 

@@ -40,7 +40,7 @@ func (s *server) handshake(nc net.Conn) (net.Conn, error) {
 	}
 	var qops []digestmd5.QOP
 	for _, l := range s.offer {
-		qops = append(qops, l.qop())
+		qops = append(qops, l.QOP())
 	}
 	digest := digestmd5.NewServer("0", digestURI, qops...)
 	if err := s.send(nc, &message{Payload: digest.Challenge()}); err != nil {
@@ -81,7 +81,7 @@ func (s *server) handshake(nc net.Conn) (net.Conn, error) {
 }
 
 // ctr makes the keys of an AES stream and wraps them for the client.
-func (s *server) ctr(nc net.Conn, w Wrapper) (*hdfspb.CipherOptionProto, net.Conn, error) {
+func (s *server) ctr(nc net.Conn, w Layer) (*hdfspb.CipherOptionProto, net.Conn, error) {
 	var part [4][]byte // inKey, inIv, outKey, outIv
 	for i := range part {
 		part[i] = make([]byte, aes.BlockSize)

@@ -14,16 +14,13 @@ import (
 	"github.com/thalweg/thalweg/fs/hdfs/hdfspb"
 )
 
-const (
-	// maxPlain is what one message of ours carries: the default maxbuf of DIGEST-MD5 (64 KiB) without the room that its layers take
-	// (RFC 2831 2.3 and 2.4: 16 bytes, and padding up to a block of 8).
-	maxPlain = 64<<10 - 32
-	// maxSealed bounds a message of the DataNode, which makes one of each packet: at most PacketReceiver.MAX_PACKET_SIZE and its header.
-	maxSealed = 17 << 20
-)
+// maxSealed bounds a message of the DataNode, which makes one of each packet, whatever its client would take at once: at most
+// PacketReceiver.MAX_PACKET_SIZE and its header.
+const maxSealed = 17 << 20
 
-// Wrapper is the protection of single messages that DIGEST-MD5 has negotiated. Wrap and Unwrap may run at the same time, each in one goroutine.
-type Wrapper interface {
+// Layer is the protection of single messages that DIGEST-MD5 has negotiated. Wrap and Unwrap may run at the same time, each in one goroutine.
+type Layer interface {
+	Limit() int // bytes that the other side takes at once
 	Wrap(plain []byte) ([]byte, error)
 	Unwrap(wrapped []byte) ([]byte, error)
 }
@@ -46,7 +43,7 @@ func WriteBoth(nc net.Conn, head, data []byte) error {
 // sealed carries the stream in messages of DIGEST-MD5.
 type sealed struct {
 	net.Conn
-	w Wrapper
+	w Layer
 
 	r     *bufio.Reader
 	token []byte // the message that was read
@@ -57,7 +54,7 @@ type sealed struct {
 	out   []byte
 }
 
-func newSealed(nc net.Conn, w Wrapper) *sealed {
+func newSealed(nc net.Conn, w Layer) *sealed {
 	return &sealed{Conn: nc, w: w, r: bufio.NewReaderSize(nc, 128<<10)}
 }
 
@@ -117,7 +114,7 @@ func (c *sealed) next() error {
 func (c *sealed) Write(b []byte) (int, error) {
 	c.out = c.out[:0]
 	for rest := b; len(rest) > 0; {
-		n := min(len(rest), maxPlain)
+		n := min(len(rest), c.w.Limit())
 		token, err := c.w.Wrap(rest[:n])
 		if err != nil {
 			return 0, err
@@ -140,7 +137,7 @@ type ctr struct {
 }
 
 // newCTR opens the keys that the DataNode chose. Hadoop names them from the DataNode's side: in is what we write.
-func newCTR(nc net.Conn, o *hdfspb.CipherOptionProto, w Wrapper) (*ctr, error) {
+func newCTR(nc net.Conn, o *hdfspb.CipherOptionProto, w Layer) (*ctr, error) {
 	if o.GetSuite() != hdfspb.CipherSuiteProto_AES_CTR_NOPADDING {
 		return nil, fmt.Errorf("%w: cipher suite %v was not offered", ErrMalformed, o.GetSuite())
 	}

@@ -497,7 +497,7 @@ func TestProtectedConnection(t *testing.T) {
 	defer server.Close() //nolint:errcheck // end of the test
 	done := make(chan error, 1)
 	go func() { done <- protectedPeer(server) }()
-	nc, login, err := ipc.Authenticate(client, []ipc.Mechanism{xorMechanism{}}, false)
+	nc, login, err := ipc.Authenticate(t.Context(), client, "nn:8020", []ipc.Mechanism{xorMechanism{}}, false)
 	if err != nil || !login.Protected || login.Method != ipc.MethodKerberos {
 		t.Fatalf("%+v %v", login, err)
 	}
@@ -516,9 +516,9 @@ func TestProtectedConnection(t *testing.T) {
 
 type xorMechanism struct{}
 
-func (xorMechanism) Accepts(o ipc.Offer) bool             { return o.Method == ipc.MethodKerberos }
-func (xorMechanism) Begin(ipc.Offer) (ipc.Session, error) { return xorSession{}, nil }
-func xor(b []byte) []byte                                 { return bytes.Map(func(r rune) rune { return r ^ 1 }, b) }
+func (xorMechanism) Accepts(o ipc.Offer) bool                              { return o.Method == ipc.MethodKerberos }
+func (xorMechanism) Begin(context.Context, ipc.Offer) (ipc.Session, error) { return xorSession{}, nil }
+func xor(b []byte) []byte                                                  { return bytes.Map(func(r rune) rune { return r ^ 1 }, b) }
 
 type xorSession struct{}
 

@@ -60,7 +60,7 @@ func dialConn(ctx context.Context, wg *sync.WaitGroup, o *options, addr string) 
 		return nil, &ConnError{Op: "dial", Addr: addr, Err: ctxCause(dctx, ctx, err, o.connectTimeout)}
 	}
 	stop := context.AfterFunc(dctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
-	sec, login, err := Authenticate(nc, o.mechanisms, o.allowSimple)
+	sec, login, err := Authenticate(dctx, nc, addr, o.mechanisms, o.allowSimple)
 	if err == nil {
 		err = writeContext(sec, o, login)
 	}

@@ -86,7 +86,7 @@ func FuzzAuthenticate(f *testing.F) {
 	f.Add(b)
 	auth := ipc.TokenAuth{Credential: func() ([]byte, []byte, error) { return []byte("id"), []byte("password"), nil }}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if _, _, err := ipc.Authenticate(&serverBytes{r: bytes.NewReader(in)}, []ipc.Mechanism{auth}, false); err == nil {
+		if _, _, err := ipc.Authenticate(t.Context(), &serverBytes{r: bytes.NewReader(in)}, "nn:8020", []ipc.Mechanism{auth}, false); err == nil {
 			t.Fatal("logged in at a server that does not know the password")
 		}
 	})

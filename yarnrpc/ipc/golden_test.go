@@ -31,7 +31,7 @@ func TestRecordedRefusals(t *testing.T) {
 		"server-wrong-password.bin": ipc.Class("javax.security.sasl.SaslException"),
 		"server-unknown-token.bin":  ipc.ErrInvalidToken,
 	} {
-		_, _, err := ipc.Authenticate(&serverBytes{r: bytes.NewReader(recorded(t, name))}, []ipc.Mechanism{auth}, false)
+		_, _, err := ipc.Authenticate(t.Context(), &serverBytes{r: bytes.NewReader(recorded(t, name))}, "nn:8020", []ipc.Mechanism{auth}, false)
 		var r *ipc.RemoteError
 		if !errors.Is(err, want) || ipc.Classify(err) != ipc.Final || !errors.As(err, &r) || !r.Fatal || r.Message == "" {
 			t.Errorf("%s: %v", name, err)

@@ -152,7 +152,7 @@ func TestUnprotectedAnswerIsRefused(t *testing.T) {
 			defer func() { _ = server.Close() }()
 			_ = protectedPeerAnswers(server, status)
 		}()
-		nc, _, err := ipc.Authenticate(client, []ipc.Mechanism{xorMechanism{}}, false)
+		nc, _, err := ipc.Authenticate(t.Context(), client, "nn:8020", []ipc.Mechanism{xorMechanism{}}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type Offer struct {
 	Protocol  string // service part of the server's principal; empty for TOKEN
 	ServerID  string // host part of the principal, or the digest realm
 	Challenge []byte // first challenge, nil when the mechanism lets the client begin
+	Addr      string // host:port of the server as it was dialed; the client's own knowledge, no part of the offer
 }
 
 // Mechanism starts authentications of one method. Implementations are safe for concurrent use: a client begins a new
@@ -38,8 +40,8 @@ type Offer struct {
 type Mechanism interface {
 	// Accepts reports whether this mechanism can serve the offer, by method and SASL mechanism.
 	Accepts(offer Offer) bool
-	// Begin starts an exchange for one connection.
-	Begin(offer Offer) (Session, error)
+	// Begin starts an exchange for one connection. It may ask others (a KDC) as long as ctx lasts.
+	Begin(ctx context.Context, offer Offer) (Session, error)
 }
 
 // Session is one SASL exchange, used by one goroutine.
@@ -67,7 +69,7 @@ func (TokenAuth) Accepts(o Offer) bool {
 
 // Begin starts the exchange. User name and password of the digest are the base64 forms of identifier and password, the
 // digest URI is "protocol/serverId" of the offer. Source: hadoop-common SaslRpcClient.SaslClientCallbackHandler.
-func (t TokenAuth) Begin(o Offer) (Session, error) {
+func (t TokenAuth) Begin(_ context.Context, o Offer) (Session, error) {
 	id, password, err := t.Credential()
 	if err != nil {
 		return nil, err
@@ -110,11 +112,12 @@ type Login struct {
 // refusal comes as the answer to the first call.
 //
 // The returned connection is nc, or nc with protection of messages around it: what is written becomes one wrapped
-// message, what is read is the unwrapped stream. The caller sets deadlines on nc and closes it on error.
+// message, what is read is the unwrapped stream. addr is the server's host:port as it was dialed. ctx bounds what mechanisms
+// ask of others; the caller sets deadlines on nc, and closes it on error.
 //
 // Errors: *RemoteError (refused by the server), ErrNoMechanism, ErrMalformed, those of the mechanism and of nc.
 // Source: hadoop-common SaslRpcClient.saslConnect.
-func Authenticate(nc net.Conn, mechanisms []Mechanism, allowSimple bool) (net.Conn, Login, error) {
+func Authenticate(ctx context.Context, nc net.Conn, addr string, mechanisms []Mechanism, allowSimple bool) (net.Conn, Login, error) {
 	if len(mechanisms) == 0 {
 		_, err := nc.Write(ConnectionHeader(AuthNone))
 		return nc, Login{Method: MethodSimple}, err
@@ -142,7 +145,7 @@ func Authenticate(nc net.Conn, mechanisms []Mechanism, allowSimple bool) (net.Co
 			if session != nil {
 				return nil, Login{}, fmt.Errorf("%w: second SASL negotiation", ErrMalformed)
 			}
-			offer, mech, err := choose(msg.GetAuths(), mechanisms, allowSimple)
+			offer, mech, err := choose(msg.GetAuths(), addr, mechanisms, allowSimple)
 			if err != nil {
 				return nil, Login{}, err
 			}
@@ -159,7 +162,7 @@ func Authenticate(nc net.Conn, mechanisms []Mechanism, allowSimple bool) (net.Co
 				}
 				return nc, login, err
 			}
-			if session, err = mech.Begin(offer); err != nil {
+			if session, err = mech.Begin(ctx, offer); err != nil {
 				return nil, Login{}, err
 			}
 			if reply.Token, done, err = session.Step(offer.Challenge); err != nil {
@@ -221,12 +224,12 @@ func finish(nc net.Conn, s Session, done bool, token []byte, login Login, allowS
 }
 
 // choose takes the first of the server's offers that we can serve, as Hadoop's client does.
-func choose(auths []*commonpb.RpcSaslProto_SaslAuth, mechanisms []Mechanism, allowSimple bool) (Offer, Mechanism, error) {
+func choose(auths []*commonpb.RpcSaslProto_SaslAuth, addr string, mechanisms []Mechanism, allowSimple bool) (Offer, Mechanism, error) {
 	var names []string
 	for _, a := range auths {
 		o := Offer{
 			Method: Method(a.GetMethod()), Mechanism: a.GetMechanism(), Protocol: a.GetProtocol(), ServerID: a.GetServerId(),
-			Challenge: a.Challenge,
+			Challenge: a.Challenge, Addr: addr,
 		}
 		for _, m := range mechanisms {
 			if m.Accepts(o) {

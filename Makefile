@@ -116,7 +116,7 @@ test-kills: deps build ## kill -9 of every process while over 200,000 records fl
 deps-faults: # and what cuts the network
 	@scripts/install-deps.sh iptables
 
-deps: ## install what the real daemons need, as far as it is missing (JDK 17, Maven)
+deps: ## install what the real daemons need, as far as it is missing (JDK 17, Maven, MIT Kerberos)
 	@scripts/install-deps.sh
 
 ##@ checks
@@ -137,8 +137,8 @@ fmt: ## gofmt all files
 ##@ a real cluster on this machine (Hadoop and Kafka as plain Java processes; needs JDK 17 and Maven)
 
 .PHONY: cluster-up cluster-down cluster-env cluster-status cluster-clean
-cluster-up: ## start NameNode, DataNode, ResourceManager, two NodeManagers and a Kafka broker; wait until they serve
-	@go run ./test/rig/cmd/rig up
+cluster-up: ## start NameNode, DataNode, ResourceManager, two NodeManagers and a Kafka broker; wait until they serve: make cluster-up [ARGS="--security kerberos --rm-ha"] (docs/test-clusters.md)
+	@go run ./test/rig/cmd/rig up $(ARGS)
 
 cluster-down: ## stop them and every container; the data stays
 	@go run ./test/rig/cmd/rig down

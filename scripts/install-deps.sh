@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the Debian packages that `make test` needs, as far as they are missing: a JDK and Maven for the real daemons.
+# Installs the Debian packages that `make test` needs, as far as they are missing: a JDK, Maven and MIT Kerberos for the real daemons.
 # Usage: scripts/install-deps.sh [more packages]
 # As root, or with sudo. Nothing is done, and nothing is needed from the network, when everything is there.
 set -euo pipefail
@@ -9,8 +9,9 @@ major() { "$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n
 java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 if ! command -v "$java" >/dev/null || [ "$(major "$java")" -lt 17 ]; then want+=(openjdk-17-jdk-headless); fi
 command -v mvn >/dev/null || want+=(maven)
-for tool in setsid:util-linux getconf:libc-bin ps:procps bash:bash; do # what the daemons and the rig call
-  command -v "${tool%%:*}" >/dev/null || want+=("${tool##*:}")
+kdc=(krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user)
+for tool in "${kdc[@]}" setsid:util-linux getconf:libc-bin ps:procps bash:bash; do # what the daemons and the rig call
+  PATH="$PATH:/usr/sbin" command -v "${tool%%:*}" >/dev/null || want+=("${tool##*:}")
 done
 
 missing=()

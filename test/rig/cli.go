@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,10 +36,10 @@ var kafkaTools = map[string]string{
 func (c *Cluster) writeWrappers() error {
 	l := c.layout
 	java := filepath.Join(c.state.JavaHome, "bin", "java")
-	hadoop := fmt.Sprintf(`: "${HADOOP_CONF_DIR:=%s}"
+	hadoop := fmt.Sprintf(`%s: "${HADOOP_CONF_DIR:=%s}"
 export HADOOP_CONF_DIR
 exec %s %s -Dlog4j.configuration=file:%s/log4j-client.properties -Djava.net.preferIPv4Stack=true -cp "$HADOOP_CONF_DIR:%s/*" "$class" "$@"
-`, l.conf(), java, strings.Join(append(small("256m"), opens...), " "), l.conf(), c.state.HadoopJars)
+`, c.identity(), l.conf(), java, strings.Join(slices.Concat(small("256m"), opens, c.krb5Option()), " "), l.conf(), c.state.HadoopJars)
 	scripts := map[string]string{
 		"hdfs": `#!/bin/sh
 # The stock client of HDFS, by its Java main classes.
@@ -75,8 +76,8 @@ esac
 	for name, class := range kafkaTools {
 		scripts[name] = fmt.Sprintf(`#!/bin/sh
 # Kafka's own %s, by its Java main class.
-exec %s -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=%s/log4j2-client.properties -cp "%s/*" %s "$@"
-`, name, java, l.conf(), c.state.KafkaJars, class)
+exec %s -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1%s -Dlog4j2.configurationFile=%s/log4j2-client.properties -cp "%s/*" %s "$@"
+`, name, java, strings.Join(append([]string{""}, c.krb5Option()...), " "), l.conf(), c.state.KafkaJars, class)
 	}
 	for name, text := range scripts {
 		if err := writeFile(filepath.Join(l.bin(), name), []byte(text), 0o755); err != nil {
@@ -84,6 +85,22 @@ exec %s -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configuration
 		}
 	}
 	return nil
+}
+
+// identity makes a script of a secured cluster act as the administrator where only an administrator can, and else as the caller or, when that is not
+// said, as the user of the cluster.
+func (c *Cluster) identity() string {
+	if !c.state.Variant.Kerberos {
+		return ""
+	}
+	l := c.layout
+	return fmt.Sprintf(`case $class in
+*.DFSAdmin|*.DFSHAAdmin|*.DFSck) KRB5CCNAME=FILE:%s ;;
+*.RMAdminCLI) KRB5CCNAME=FILE:%s ;;
+*) : "${KRB5CCNAME:=FILE:%s}" ;;
+esac
+export KRB5CCNAME
+`, l.ticket("hdfs"), l.ticket("yarn"), l.ticket(c.state.User))
 }
 
 // CLIError is a stock client that ended with another exit code than 0.
@@ -134,7 +151,10 @@ func (c *Cluster) kafkaArgs(tool string, args []string) []string {
 func (c *Cluster) CLI(ctx context.Context, stdin, tool string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, cliTimeout)
 	defer cancel()
-	cmd := c.Command(ctx, tool, args...)
+	return c.runCLI(ctx, c.Command(ctx, tool, args...), stdin, tool, args)
+}
+
+func (c *Cluster) runCLI(ctx context.Context, cmd *exec.Cmd, stdin, tool string, args []string) (string, error) {
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, all bytes.Buffer
 	both := &syncWriter{b: &all}

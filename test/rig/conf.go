@@ -24,7 +24,7 @@ func (c *Cluster) writeConf() error {
 		"core-site.xml":              siteXML(c.coreSite(), s.Core),
 		"hdfs-site.xml":              siteXML(c.hdfsSite(), s.HDFS),
 		"yarn-site.xml":              siteXML(c.yarnSite(), s.YARN),
-		"capacity-scheduler.xml":     siteXML(capacityScheduler(), nil),
+		"capacity-scheduler.xml":     siteXML(c.capacityScheduler(), nil),
 		"log4j-daemon.properties":    []byte(log4jDaemon),
 		"log4j-client.properties":    []byte(log4jClient),
 		"log4j2-daemon.properties":   []byte(log4j2Daemon),
@@ -32,6 +32,12 @@ func (c *Cluster) writeConf() error {
 		"kafka.properties":           properties(c.kafkaProperties(), s.KafkaConfig),
 		"kafka-client.properties":    properties(map[string]string{"bootstrap.servers": s.addr(portKafka)}, nil),
 		"container-log4j.properties": []byte(log4jClient),
+	}
+	if s.Variant.Kerberos {
+		files["ssl-server.xml"], files["ssl-client.xml"] = siteXML(c.sslServer(), nil), siteXML(c.sslClient(), nil)
+	}
+	if c.has(ZooKeeper) {
+		files["zookeeper.properties"] = properties(c.zooKeeperProperties(), nil)
 	}
 	for name, b := range files {
 		if err := writeFile(filepath.Join(l.conf(), name), b, 0o644); err != nil {
@@ -44,13 +50,13 @@ func (c *Cluster) writeConf() error {
 		}
 	}
 	for _, d := range s.Daemons {
-		if !ownConf(d) {
+		if !c.ownConf(d) {
 			continue
 		}
 		own := map[string][]byte{
 			"core-site.xml": files["core-site.xml"],
-			"hdfs-site.xml": siteXML(merge(c.hdfsSite(), c.dataNodeSite(d)), s.HDFS),
-			"yarn-site.xml": siteXML(merge(c.yarnSite(), c.nodeManagerSite(d)), s.YARN),
+			"hdfs-site.xml": siteXML(merge(merge(c.hdfsSite(), c.dataNodeSite(d)), c.nameNodeSite(d)), s.HDFS),
+			"yarn-site.xml": siteXML(merge(merge(c.yarnSite(), c.nodeManagerSite(d)), c.resourceManagerSite(d)), s.YARN),
 		}
 		for f, b := range own {
 			if err := writeFile(filepath.Join(l.confOf(d), f), b, 0o644); err != nil {
@@ -69,20 +75,18 @@ func (c *Cluster) writeConf() error {
 }
 
 func (c *Cluster) coreSite() map[string]string {
-	return map[string]string{
-		"fs.defaultFS":   "hdfs://" + c.state.addr(portNameNode),
+	m := map[string]string{
+		"fs.defaultFS":   c.defaultFS(),
 		"hadoop.tmp.dir": c.layout.tmp("hadoop"),
 		// The daemons are restarted under the eyes of their clients: try again each second, not each ten.
 		"ipc.client.connect.retry.interval": "1000",
 	}
+	return merge(merge(m, c.coreSecure()), c.coreHA())
 }
 
 func (c *Cluster) hdfsSite() map[string]string {
 	l, s := c.layout, c.state
-	return map[string]string{
-		"dfs.namenode.rpc-address":                             s.addr(portNameNode),
-		"dfs.namenode.http-address":                            s.addr(portNameNodeHTTP),
-		"dfs.namenode.name.dir":                                "file://" + l.data("namenode"),
+	m := map[string]string{
 		"dfs.datanode.data.dir":                                "file://" + l.data("datanode"),
 		"dfs.datanode.address":                                 s.addr(portDataNode),
 		"dfs.datanode.ipc.address":                             s.addr(portDataNodeIPC),
@@ -97,19 +101,14 @@ func (c *Cluster) hdfsSite() map[string]string {
 		"dfs.namenode.secondary.http-address":                  "localhost:0",
 		"dfs.namenode.datanode.registration.ip-hostname-check": "false",
 	}
+	return merge(merge(m, c.hdfsSecure()), c.nameNodes())
 }
 
 func (c *Cluster) yarnSite() map[string]string {
 	l, s := c.layout, c.state
-	return map[string]string{
-		"yarn.resourcemanager.hostname":                 host,
-		"yarn.resourcemanager.address":                  s.addr(portRM),
-		"yarn.resourcemanager.scheduler.address":        s.addr(portRMScheduler),
-		"yarn.resourcemanager.resource-tracker.address": s.addr(portRMTracker),
-		"yarn.resourcemanager.admin.address":            s.addr(portRMAdmin),
-		"yarn.resourcemanager.webapp.address":           s.addr(portRMHTTP),
-		"yarn.resourcemanager.am.max-attempts":          "4",
-		"yarn.resourcemanager.scheduler.class":          "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler",
+	m := map[string]string{
+		"yarn.resourcemanager.am.max-attempts": "4",
+		"yarn.resourcemanager.scheduler.class": "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler",
 		// Applications survive a restart of the ResourceManager.
 		"yarn.resourcemanager.recovery.enabled":                 "true",
 		"yarn.resourcemanager.work-preserving-recovery.enabled": "true",
@@ -143,6 +142,7 @@ func (c *Cluster) yarnSite() map[string]string {
 		// What Java applications of this cluster (the peer of the benchmarks) need on their class path.
 		"yarn.application.classpath": l.conf() + "," + s.HadoopJars + "/*",
 	}
+	return merge(merge(m, c.yarnSecure()), c.resourceManagers())
 }
 
 func (c *Cluster) dataNodeSite(name string) map[string]string {
@@ -155,6 +155,8 @@ func (c *Cluster) dataNodeSite(name string) map[string]string {
 		"dfs.datanode.address":      s.addr(portDataNode + dn2Shift),
 		"dfs.datanode.ipc.address":  s.addr(portDataNodeIPC + dn2Shift),
 		"dfs.datanode.http.address": s.addr(portDataNodeHTTP + dn2Shift),
+		// Read in secured clusters alone.
+		"dfs.datanode.https.address": s.addr(portDataNodeHTTPS + dn2Shift),
 	}
 }
 
@@ -177,9 +179,9 @@ func (c *Cluster) nodeManagerSite(name string) map[string]string {
 
 // capacityScheduler has the queue default, which may use the whole cluster, and small, which is kept to a quarter of it and to
 // containers of at most 512 MB.
-func capacityScheduler() map[string]string {
+func (c *Cluster) capacityScheduler() map[string]string {
 	q := "yarn.scheduler.capacity."
-	return map[string]string{
+	m := map[string]string{
 		q + "maximum-am-resource-percent":      "1.0",
 		q + "maximum-applications":             "1000",
 		q + "root.queues":                      "default,small",
@@ -191,11 +193,12 @@ func capacityScheduler() map[string]string {
 		q + "root.small.user-limit-factor":     "3",
 		q + "root.small.maximum-allocation-mb": "512",
 	}
+	return merge(m, c.queueACLs())
 }
 
 func (c *Cluster) kafkaProperties() map[string]string {
 	l, s := c.layout, c.state
-	return map[string]string{
+	m := map[string]string{
 		"process.roles":                                    "broker,controller",
 		"node.id":                                          "1",
 		"controller.quorum.voters":                         "1@" + s.addr(portKafkaController),
@@ -217,6 +220,7 @@ func (c *Cluster) kafkaProperties() map[string]string {
 		"group.initial.rebalance.delay.ms":                 "0",
 		"log.retention.ms":                                 "-1", // records of tests carry old timestamps
 	}
+	return merge(m, c.kafkaSecure())
 }
 
 // siteXML is Hadoop's configuration file format; over replaces values of base.
@@ -297,7 +301,7 @@ rootLogger.appenderRef.c.ref=c
 // remove deletes what the rig has made, but the jars. The description goes last, so that a removal that was cut short can be repeated, and
 // the lock, which the caller holds, after it. The folder itself goes when nothing else is in it.
 func (l layout) remove() error {
-	names := []string{"data", "tmp", "log", "pid", "bin", "conf", "webroot"}
+	names := []string{"data", "tmp", "log", "pid", "bin", "conf", "webroot", "kdc", "tls", "keytabs", "tickets"}
 	more, err := filepath.Glob(l.confOf("*"))
 	if err != nil {
 		return fmt.Errorf("rig: remove: %w", err)

@@ -19,15 +19,34 @@ import (
 	"time"
 )
 
-// startMissing starts the daemons that are not in up, all at once: they wait for each other themselves. It returns those it started.
+// startMissing starts the daemons that are not in up, those of a stage all at once: they wait for each other themselves. It returns those it started.
 func (c *Cluster) startMissing(ctx context.Context, up []string) ([]string, error) {
+	var started []string
+	stages := c.stages()
+	for i, stage := range stages {
+		more, err := c.startStage(ctx, stage, up)
+		started = append(started, more...)
+		if err == nil && i < len(stages)-1 {
+			err = c.awaitAll(ctx, stage)
+		}
+		if err == nil && slices.Contains(stage, KDC) {
+			err = c.tickets(ctx)
+		}
+		if err != nil {
+			return started, err
+		}
+	}
+	return started, nil
+}
+
+func (c *Cluster) startStage(ctx context.Context, stage, up []string) ([]string, error) {
 	var (
 		mu      sync.Mutex
 		wg      sync.WaitGroup
 		started []string
 		errs    []error
 	)
-	for _, name := range c.state.Daemons {
+	for _, name := range stage {
 		if slices.Contains(up, name) {
 			continue
 		}
@@ -74,6 +93,9 @@ func (c *Cluster) launch(ctx context.Context, name string) error {
 
 // daemonEnv gives the daemons a plain environment: what the caller has set for itself must not reach YARN's containers.
 func (c *Cluster) daemonEnv(d daemon) []string {
+	if d.exec != nil {
+		return d.env
+	}
 	env := []string{"JAVA_HOME=" + c.state.JavaHome, "LANG=C.UTF-8", "PATH=" + filepath.Join(c.state.JavaHome, "bin") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, k := range []string{"HOME", "USER", "LOGNAME", "TZ"} {
 		if v, ok := os.LookupEnv(k); ok {
@@ -112,11 +134,15 @@ func (c *Cluster) awaitPorts(ctx context.Context, d daemon) error {
 
 // format prepares the storage of a NameNode or broker that has none.
 func (c *Cluster) format(ctx context.Context, d daemon) error {
-	var marker string
+	marker := filepath.Join(c.layout.data(d.name), "current", "VERSION")
 	switch d.name {
 	case NameNode:
-		marker = filepath.Join(c.layout.data(d.name), "current", "VERSION")
 		d.args = []string{"-format", "-force", "-nonInteractive", "-clusterId", "thalweg-rig"}
+	case NameNode2:
+		d.args = []string{"-bootstrapStandby", "-force", "-nonInteractive"}
+	case ZKFC:
+		marker = c.layout.data(d.name) // the data are ZooKeeper's
+		d.args = []string{"-formatZK", "-force", "-nonInteractive"}
 	case Kafka:
 		marker = filepath.Join(c.layout.data(d.name), "meta.properties")
 		var id [16]byte
@@ -124,6 +150,7 @@ func (c *Cluster) format(ctx context.Context, d daemon) error {
 		id[0] &= 0x7f // the tool takes an id that begins with a dash for an option
 		d.class = "kafka.tools.StorageTool"
 		d.args = []string{"format", "--config", filepath.Join(c.layout.conf(), "kafka.properties"), "--cluster-id", base64.RawURLEncoding.EncodeToString(id[:])}
+		d.args = append(d.args, c.kafkaFormatArgs()...)
 	default:
 		return nil
 	}
@@ -137,7 +164,10 @@ func (c *Cluster) format(ctx context.Context, d daemon) error {
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.layout.dir, c.daemonEnv(d), 5*time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		_ = os.WriteFile(c.layout.out(d.name), out, 0o644)
-		return fmt.Errorf("rig: format %s: %w: %s (log: %s)", d.name, err, lastError(c.layout.out(d.name)), c.layout.out(d.name))
+		return fmt.Errorf("rig: format %s: %w: %s (log: %s)", d.name, err, lastError(c.layout.out(d.name), c.layout.log(d.name)), c.layout.log(d.name))
+	}
+	if d.name == ZKFC {
+		return os.MkdirAll(marker, 0o755)
 	}
 	if _, err := os.Stat(marker); err != nil {
 		return fmt.Errorf("rig: format %s: the tool ended well but %s is missing", d.name, marker)
@@ -145,14 +175,14 @@ func (c *Cluster) format(ctx context.Context, d daemon) error {
 	return nil
 }
 
-// awaitAll waits for every daemon and reports each as it becomes ready.
-func (c *Cluster) awaitAll(ctx context.Context) error {
+// awaitAll waits for the daemons and reports each as it becomes ready.
+func (c *Cluster) awaitAll(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begin := time.Now()
-	errs := make([]error, len(c.state.Daemons))
+	errs := make([]error, len(names))
 	var wg sync.WaitGroup
-	for i, name := range c.state.Daemons {
+	for i, name := range names {
 		wg.Go(func() {
 			if errs[i] = c.await(ctx, name, readyWait); errs[i] != nil {
 				cancel() // the others would only wait for it
@@ -284,7 +314,9 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	}
 	defer unlock()
 	// First those that would start or restart something, then what the others need while they stop.
-	for _, group := range [][]string{{NodeManager1, NodeManager2, ResourceManager, Kafka}, {DataNode, DataNode2}, {NameNode}} {
+	for _, group := range [][]string{
+		{NodeManager1, NodeManager2, ResourceManager, ResourceManager2, Kafka}, {DataNode, DataNode2, ZKFC, ZKFC2}, {NameNode, NameNode2}, {JournalNode}, {ZooKeeper, KDC},
+	} {
 		if err := c.endDaemons(ctx, group); err != nil {
 			return err
 		}

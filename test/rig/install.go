@@ -26,7 +26,7 @@ const (
 	minJava      = 17 // Kafka 4 brokers need 17; Hadoop 3.4 runs on it with --add-opens
 )
 
-//go:embed poms/hadoop.xml poms/kafka.xml
+//go:embed poms/hadoop.xml poms/kafka.xml poms/native.xml
 var poms embed.FS
 
 const aptLine = "install it with: apt-get install -y --no-install-recommends openjdk-17-jdk-headless maven"
@@ -123,8 +123,11 @@ func (r *runner) install(ctx context.Context, jarsDir, product string) (string, 
 }
 
 func productTitle(product string) string {
-	if product == "kafka" {
+	switch product {
+	case "kafka":
 		return "Kafka " + KafkaVersion
+	case "native":
+		return "libhadoop.so"
 	}
 	return "Hadoop " + HadoopVersion
 }

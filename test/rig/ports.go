@@ -31,6 +31,24 @@ const (
 	portNMCollector     = 43
 	portKafka           = 92
 	portKafkaController = 93
+	portKafkaSASL       = 94
+	portKafkaTLS        = 95
+
+	// Of secured clusters, and of pairs.
+	portZooKeeper        = 11
+	portKDC              = 18
+	portZKFC             = 19
+	portZKFC2            = 22
+	portNameNodeHTTPS    = 71
+	portDataNodeHTTPS    = 65 // + dn2Shift for the second
+	portJournalNode      = 85
+	portJournalNodeHTTP  = 80
+	portJournalNodeHTTPS = 81
+	nn2Shift             = 1 // from the RPC port of the first NameNode; its web ports are
+	portNameNode2HTTP    = 72
+	portNameNode2HTTPS   = 73
+	rm2Shift             = 4 // from the RPC ports of the first ResourceManager; its web port is
+	portRM2HTTP          = 89
 
 	defaultPortBase = 18000
 	portBlock       = 100

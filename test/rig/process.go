@@ -61,7 +61,15 @@ func execs(pid int) bool { return !zombie(pid) && cmdline(pid) == nil }
 
 func (l layout) isDaemon(pid int, daemon string) bool {
 	args := cmdline(pid)
+	if daemon == KDC {
+		return l.isKDC(args) && !zombie(pid)
+	}
 	return contains(args, markDir+l.dir) && contains(args, markDaemon+daemon) && !zombie(pid)
+}
+
+// isKDC tells the KDC, which takes no marks, by its file.
+func (l layout) isKDC(args []string) bool {
+	return contains(args, filepath.Join(l.kdc(), "krb5kdc.pid"))
 }
 
 // strays returns processes that belong to this cluster: any JVM with our mark (only), and the containers that NodeManagers started.
@@ -72,7 +80,8 @@ func (l layout) strays() []int {
 		if p == self || zombie(p) {
 			continue
 		}
-		if contains(cmdline(p), markDir+l.dir) || l.isContainer(p) {
+		args := cmdline(p)
+		if contains(args, markDir+l.dir) || l.isKDC(args) || l.isContainer(p) {
 			out = append(out, p)
 		}
 	}

@@ -6,68 +6,72 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
-	"os/user"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// web asks the daemons' own pages whether they serve; no connection is kept.
-var web = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
 // ready returns nil when the daemon serves requests, else what is still missing.
 func (c *Cluster) ready(ctx context.Context, name string) error {
 	s := c.state
 	switch name {
-	case NameNode:
+	case KDC:
+		k, err := c.KDC()
+		if err != nil {
+			return err
+		}
+		return k.Ready(ctx)
+	case ZooKeeper:
+		return c.zooKeeperReady(ctx)
+	case JournalNode:
+		var bean struct{ Version string }
+		return c.jmx(ctx, name, "Hadoop:service=JournalNode,name=JournalNodeInfo", &bean)
+	case ZKFC, ZKFC2:
+		_, err := c.Active(ctx, NameNode)
+		return err
+	case NameNode, NameNode2:
 		// Without a DataNode it stays in safe mode as soon as it has blocks: that is DataNode's readiness, not this one.
 		var bean struct{ Version string }
-		return c.jmx(ctx, portNameNodeHTTP, "Hadoop:service=NameNode,name=NameNodeInfo", &bean)
+		return c.jmx(ctx, name, "Hadoop:service=NameNode,name=NameNodeInfo", &bean)
 	case DataNode, DataNode2:
-		port := portDataNodeHTTP
-		if name == DataNode2 {
-			port += dn2Shift
-		}
 		var dn struct{ BPServiceActorInfo string }
-		if err := c.jmx(ctx, port, "Hadoop:service=DataNode,name=DataNodeInfo", &dn); err != nil {
+		if err := c.jmx(ctx, name, "Hadoop:service=DataNode,name=DataNodeInfo", &dn); err != nil {
 			return err
 		}
 		if !strings.Contains(dn.BPServiceActorInfo, "RUNNING") {
 			return errors.New("not registered with the NameNode")
 		}
+		active, err := c.Active(ctx, NameNode)
+		if err != nil {
+			return err
+		}
 		var fsn struct{ NumLiveDataNodes int }
-		if err := c.jmx(ctx, portNameNodeHTTP, "Hadoop:service=NameNode,name=FSNamesystemState", &fsn); err != nil {
+		if err := c.jmx(ctx, active, "Hadoop:service=NameNode,name=FSNamesystemState", &fsn); err != nil {
 			return err
 		}
 		if fsn.NumLiveDataNodes < 1 {
 			return errors.New("the NameNode sees no live DataNode")
 		}
 		var nn struct{ Safemode string }
-		if err := c.jmx(ctx, portNameNodeHTTP, "Hadoop:service=NameNode,name=NameNodeInfo", &nn); err != nil {
+		if err := c.jmx(ctx, active, "Hadoop:service=NameNode,name=NameNodeInfo", &nn); err != nil {
 			return err
 		}
 		if nn.Safemode != "" {
 			return errors.New(nn.Safemode)
 		}
 		return nil
-	case ResourceManager:
-		var info struct {
-			ClusterInfo struct {
-				State   string `json:"state"`
-				HAState string `json:"haState"`
-			} `json:"clusterInfo"`
-		}
-		if err := getJSON(ctx, c.ResourceManagerWeb+"/ws/v1/cluster/info", &info); err != nil {
+	case ResourceManager, ResourceManager2:
+		if _, err := c.role(ctx, name); err != nil {
 			return err
 		}
-		if info.ClusterInfo.State != "STARTED" || info.ClusterInfo.HAState != "ACTIVE" {
-			return fmt.Errorf("state %s, %s", info.ClusterInfo.State, info.ClusterInfo.HAState)
-		}
-		return nil
+		_, err := c.Active(ctx, ResourceManager)
+		return err
 	case NodeManager1, NodeManager2:
 		var node struct {
 			NodeInfo struct {
@@ -75,7 +79,7 @@ func (c *Cluster) ready(ctx context.Context, name string) error {
 				Healthy bool   `json:"nodeHealthy"`
 			} `json:"nodeInfo"`
 		}
-		if err := getJSON(ctx, "http://"+s.nodeAddr(name, portNMHTTP)+"/ws/v1/node/info", &node); err != nil {
+		if err := c.getJSON(ctx, c.webURL(name)+"/ws/v1/node/info", &node); err != nil {
 			return err
 		}
 		if !node.NodeInfo.Healthy {
@@ -104,7 +108,11 @@ func (c *Cluster) runningNodes(ctx context.Context) ([]string, error) {
 			} `json:"node"`
 		} `json:"nodes"`
 	}
-	if err := getJSON(ctx, c.ResourceManagerWeb+"/ws/v1/cluster/nodes?states=RUNNING", &nodes); err != nil {
+	active, err := c.ActiveWeb(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.getJSON(ctx, active+"/ws/v1/cluster/nodes?states=RUNNING", &nodes); err != nil {
 		return nil, err
 	}
 	var ids []string
@@ -135,11 +143,11 @@ func kafkaReady(ctx context.Context, bootstrap string) error {
 }
 
 // jmx reads one bean from a daemon's /jmx page.
-func (c *Cluster) jmx(ctx context.Context, port int, bean string, into any) error {
+func (c *Cluster) jmx(ctx context.Context, daemon, bean string, into any) error {
 	var page struct {
 		Beans []json.RawMessage `json:"beans"`
 	}
-	if err := getJSON(ctx, "http://"+c.state.addr(port)+"/jmx?qry="+url.QueryEscape(bean), &page); err != nil {
+	if err := c.getJSON(ctx, c.webURL(daemon)+"/jmx?qry="+url.QueryEscape(bean), &page); err != nil {
 		return err
 	}
 	if len(page.Beans) == 0 {
@@ -148,7 +156,11 @@ func (c *Cluster) jmx(ctx context.Context, port int, bean string, into any) erro
 	return json.Unmarshal(page.Beans[0], into)
 }
 
-func getJSON(ctx context.Context, u string, into any) error {
+func (c *Cluster) getJSON(ctx context.Context, u string, into any) error {
+	web, err := c.web()
+	if err != nil {
+		return err
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return err
@@ -168,15 +180,15 @@ func getJSON(ctx context.Context, u string, into any) error {
 // makeFolders creates the first folders of a new file system through WebHDFS: the rig must not depend on the client under test, and a
 // JVM per folder would cost seconds.
 func (c *Cluster) makeFolders(ctx context.Context) error {
-	me, err := user.Current()
-	if err != nil {
-		return fmt.Errorf("rig: who am I: %w", err)
+	if c.state.Variant.Kerberos {
+		return c.makeSecureFolders(ctx)
 	}
+	me := c.state.User
 	folders := []struct{ path, perm, owner string }{
 		{"/tmp", "1777", ""},
 		{"/app-logs", "1777", ""},
 		{"/user", "755", ""},
-		{"/user/" + me.Username, "755", me.Username},
+		{"/user/" + me, "755", me},
 		{"/user/alice", "755", "alice"},
 		{"/user/bob", "755", "bob"},
 	}
@@ -188,7 +200,7 @@ func (c *Cluster) makeFolders(ctx context.Context) error {
 		for _, op := range ops {
 			// The first request lets the NameNode load its web service, which takes seconds on a busy machine.
 			err := poll(ctx, restartWait, 100*time.Millisecond, func() error {
-				return c.webHDFS(ctx, f.path, op+"&user.name="+url.QueryEscape(me.Username))
+				return c.webHDFS(ctx, f.path, op+"&user.name="+url.QueryEscape(me))
 			})
 			if err != nil {
 				return fmt.Errorf("rig: make folder %s in HDFS: %w", f.path, err)
@@ -198,8 +210,63 @@ func (c *Cluster) makeFolders(ctx context.Context) error {
 	return nil
 }
 
+// makeSecureFolders does it by the stock client as HDFS's administrator: WebHDFS wants SPNEGO there.
+func (c *Cluster) makeSecureFolders(ctx context.Context) error {
+	me := c.state.User
+	run := func(args ...string) error {
+		_, err := c.CLIAs(ctx, "nn", "hdfs", append([]string{"dfs"}, args...)...)
+		return err
+	}
+	homes := []string{me, Alice, Bob}
+	folders := []string{"/tmp", "/app-logs"}
+	for _, u := range homes {
+		folders = append(folders, "/user/"+u)
+	}
+	if err := run(append([]string{"-mkdir", "-p"}, folders...)...); err != nil {
+		return err
+	}
+	todo := [][]string{{"-chmod", "1777", "/tmp", "/app-logs"}, {"-chown", "yarn:hadoop", "/app-logs"}}
+	for _, u := range homes {
+		todo = append(todo, []string{"-chown", u + ":users", "/user/" + u})
+	}
+	errs := make([]error, len(todo))
+	var wg sync.WaitGroup
+	for i, args := range todo {
+		wg.Go(func() { errs[i] = run(args...) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// zooKeeperReady asks by the four-letter word ruok.
+func (c *Cluster) zooKeeperReady(ctx context.Context) error {
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(ctx, "tcp", c.state.addr(portZooKeeper))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
+	if _, err := conn.Write([]byte("ruok")); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(io.LimitReader(conn, 16))
+	if err == nil && string(b) != "imok" {
+		err = fmt.Errorf("it said %q", b)
+	}
+	return err
+}
+
 func (c *Cluster) webHDFS(ctx context.Context, path, query string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+c.state.addr(portNameNodeHTTP)+"/webhdfs/v1"+path+"?"+query, http.NoBody)
+	active, err := c.Active(ctx, NameNode)
+	if err != nil {
+		return err
+	}
+	web, err := c.web()
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.webURL(active)+"/webhdfs/v1"+path+"?"+query, http.NoBody)
 	if err != nil {
 		return err
 	}

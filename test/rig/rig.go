@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +28,10 @@ type Options struct {
 	JarsDir string
 	// PortBase is the first block of ports to try; default THALWEG_PORT_BASE or 18000. A block is 100 ports.
 	PortBase int
-	// Daemons is the subset to run; default AllDaemons.
+	// Variant says what kind of cluster, in the words of VariantHelp, such as "kerberos,privacy" or "simple"; default THALWEG_RIG,
+	// else what the folder's cluster is, else simple.
+	Variant string
+	// Daemons is the subset to run; default all of the variant. What they need beside them (a KDC, ZooKeeper, the other of a pair) is added.
 	Daemons []string
 	// CoreSite, HDFSSite, YARNSite and KafkaConfig are added to the configurations, over the rig's own values.
 	CoreSite, HDFSSite, YARNSite, KafkaConfig map[string]string
@@ -41,8 +45,9 @@ type Cluster struct {
 	Dir                string
 	HadoopConfDir      string
 	BinDir             string // wrapper scripts of the stock clients
-	DefaultFS          string // hdfs://host:port
-	NameNode           string // host:port of the RPC server
+	Variant            Variant
+	DefaultFS          string // hdfs://host:port, or hdfs://rig of a pair
+	NameNode           string // host:port of the RPC server; the first of a pair, as with the next two
 	ResourceManager    string // host:port for clients
 	ResourceManagerWeb string // http://host:port
 	KafkaBootstrap     string // host:port
@@ -57,6 +62,7 @@ type Cluster struct {
 // runner is what the steps of one command share.
 type runner struct {
 	java string
+	webs webs
 	mu   sync.Mutex
 	out  io.Writer
 }
@@ -129,7 +135,7 @@ func start(ctx context.Context, opts Options) (*Cluster, error) {
 			up = append(up, d)
 		}
 	}
-	release, err := c.configure(opts, len(up) > 0)
+	release, err := c.configure(ctx, opts, len(up) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +143,8 @@ func start(ctx context.Context, opts Options) (*Cluster, error) {
 	begin := time.Now()
 	started, err := c.startMissing(ctx, up)
 	if err == nil {
-		err = c.awaitAll(ctx)
+		stages := c.stages()
+		err = c.awaitAll(ctx, stages[len(stages)-1])
 	}
 	if err == nil && slices.Contains(c.state.Daemons, NameNode) && !c.state.HDFSReady {
 		err = c.makeFolders(ctx)
@@ -172,11 +179,20 @@ func prepare(ctx context.Context, opts *Options) (*Cluster, func(), error) {
 			return nil, nil, err
 		}
 	}
-	if opts.Daemons, err = checkDaemons(opts.Daemons); err != nil {
-		return nil, nil, err
+	me, err := user.Current()
+	if err != nil {
+		return nil, nil, fmt.Errorf("rig: who am I: %w", err)
 	}
 	l, err := openLayout(opts.Dir)
 	if err != nil {
+		return nil, nil, err
+	}
+	want, err := l.wanted(opts.Variant)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.Variant = want.String()
+	if opts.Daemons, err = want.checkDaemons(opts.Daemons); err != nil {
 		return nil, nil, err
 	}
 	jars, err := openLayout(opts.JarsDir)
@@ -197,7 +213,11 @@ func prepare(ctx context.Context, opts *Options) (*Cluster, func(), error) {
 	c := &Cluster{layout: l, runner: r}
 	c.state, err = l.load()
 	if errors.Is(err, ErrNoCluster) {
-		c.state, err = state{Version: stateVersion, Daemons: opts.Daemons}, nil
+		c.state, err = state{Version: stateVersion, Variant: want, Daemons: opts.Daemons}, nil
+	}
+	c.state.User = me.Username
+	if err == nil && want.Kerberos {
+		c.state.Native, err = r.installNative(ctx, jars.dir)
 	}
 	if err == nil {
 		c.state.HadoopJars, err = r.install(ctx, jars.dir, "hadoop")
@@ -214,8 +234,15 @@ func prepare(ctx context.Context, opts *Options) (*Cluster, func(), error) {
 }
 
 // configure decides on ports and writes the configuration. While a daemon runs, what it was started with stays.
-func (c *Cluster) configure(opts Options, running bool) (func(), error) {
+func (c *Cluster) configure(ctx context.Context, opts Options, running bool) (func(), error) {
 	release := func() {}
+	want, err := ParseVariant(opts.Variant)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.state.fits(want, running, c.layout.dir); err != nil {
+		return nil, err
+	}
 	if !running {
 		base := opts.PortBase
 		if base == 0 {
@@ -233,7 +260,7 @@ func (c *Cluster) configure(opts Options, running bool) (func(), error) {
 			return nil, err
 		}
 		c.state.Hosts = hosts
-		c.state.Daemons = opts.Daemons
+		c.state.Daemons, c.state.Variant = opts.Daemons, want
 		c.state.Core, c.state.HDFS, c.state.YARN, c.state.KafkaConfig = opts.CoreSite, opts.HDFSSite, opts.YARNSite, opts.KafkaConfig
 		var offsets []int
 		for _, name := range c.state.Daemons {
@@ -257,6 +284,12 @@ func (c *Cluster) configure(opts Options, running bool) (func(), error) {
 		release()
 		return nil, err
 	}
+	if want.Kerberos {
+		if err := c.makeRealm(ctx); err != nil {
+			release()
+			return nil, err
+		}
+	}
 	if err := c.writeConf(); err != nil {
 		release()
 		return nil, err
@@ -268,8 +301,9 @@ func (c *Cluster) configure(opts Options, running bool) (func(), error) {
 func (c *Cluster) fill() {
 	s := c.state
 	c.Dir, c.HadoopConfDir, c.BinDir = c.layout.dir, c.layout.conf(), c.layout.bin()
+	c.Variant = s.Variant
 	c.NameNode = s.addr(portNameNode)
-	c.DefaultFS = "hdfs://" + c.NameNode
+	c.DefaultFS = c.defaultFS()
 	c.ResourceManager = s.addr(portRM)
 	c.ResourceManagerWeb = "http://" + s.addr(portRMHTTP)
 	c.KafkaBootstrap = s.addr(portKafka)
@@ -300,14 +334,19 @@ func Attach(dir string) (*Cluster, error) {
 
 // Env returns the variables that point clients to this cluster, as KEY=value.
 func (c *Cluster) Env() []string {
-	return []string{
+	env := []string{
 		"HADOOP_CONF_DIR=" + c.HadoopConfDir,
 		"THALWEG_KAFKA=" + c.KafkaBootstrap,
 		"THALWEG_CLUSTER_DIR=" + c.Dir,
 		"THALWEG_JARS_DIR=" + filepath.Dir(c.HadoopJars),
 		"THALWEG_HADOOP_JARS=" + c.HadoopJars,
 		"THALWEG_KAFKA_JARS=" + c.KafkaJars,
+		"THALWEG_RIG=" + c.Variant.String(),
 	}
+	if c.Variant.Kerberos {
+		env = append(env, "KRB5_CONFIG="+c.krb5Config(), "KRB5CCNAME=FILE:"+c.layout.ticket(c.state.User))
+	}
+	return env
 }
 
 // Status is what one daemon does at the moment.

@@ -18,8 +18,11 @@ type state struct {
 	JavaHome    string            `json:"java_home"`
 	HadoopJars  string            `json:"hadoop_jars"`
 	KafkaJars   string            `json:"kafka_jars"`
-	HDFSReady   bool              `json:"hdfs_ready"`      // the first folders of the file system are made
-	Hosts       int               `json:"hosts,omitempty"` // 2: the second NodeManager has a host of its own
+	HDFSReady   bool              `json:"hdfs_ready"` // the first folders of the file system are made
+	Variant     Variant           `json:"variant"`
+	User        string            `json:"user,omitempty"`   // who runs the daemons; containers are this user's
+	Native      string            `json:"native,omitempty"` // folder of libhadoop.so
+	Hosts       int               `json:"hosts,omitempty"`  // 2: the second NodeManager has a host of its own
 	Core        map[string]string `json:"core_site,omitempty"`
 	HDFS        map[string]string `json:"hdfs_site,omitempty"`
 	YARN        map[string]string `json:"yarn_site,omitempty"`
@@ -43,6 +46,10 @@ func (l layout) log(daemon string) string  { return filepath.Join(l.dir, "log", 
 func (l layout) out(daemon string) string  { return filepath.Join(l.dir, "log", daemon+".out") }
 func (l layout) pid(daemon string) string  { return filepath.Join(l.dir, "pid", daemon) }
 func (l layout) data(daemon string) string { return filepath.Join(l.dir, "data", daemon) }
+func (l layout) kdc() string               { return filepath.Join(l.dir, "kdc") }
+func (l layout) tls() string               { return filepath.Join(l.dir, "tls") }
+func (l layout) keytab(name string) string { return filepath.Join(l.dir, "keytabs", name+".keytab") }
+func (l layout) ticket(name string) string { return filepath.Join(l.dir, "tickets", name) }
 func (l layout) tmp(daemon string) string  { return filepath.Join(l.dir, "tmp", daemon) }
 
 // open makes dir absolute and free of symbolic links: the folder's name is the mark that identifies our processes.

@@ -1,6 +1,6 @@
 // Command rig starts, stops and describes a real Hadoop and Kafka cluster on this machine; see package rig.
 //
-//	rig up [daemon...]       start the cluster (or these daemons of it) and wait until it serves
+//	rig up [flags] [daemon...]  start the cluster (or these daemons of it) and wait until it serves; rig up --help
 //	rig down [-purge]        stop everything, containers included; with -purge remove all its files but the jars
 //	rig env                  print export lines for a shell
 //	rig status               one line per daemon; exit code 1 when one does not serve
@@ -20,7 +20,7 @@ import (
 	"github.com/thalweg/thalweg/test/rig"
 )
 
-const usage = "usage: rig up [daemon...] | down [-purge] | env | status | restart|start|stop|kill <daemon>..."
+const usage = "usage: rig up [flags] [daemon...] (rig up --help) | down [-purge] | env | status | restart|start|stop|kill <daemon>..."
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,8 +37,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	switch cmd, rest := args[0], args[1:]; cmd {
 	case "up":
-		_, err := rig.Start(ctx, rig.Options{Daemons: rest, Progress: progress})
-		return err
+		return up(ctx, rest, out, progress)
 	case "down":
 		return down(ctx, rest, progress)
 	case "env":
@@ -108,8 +107,13 @@ func status(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	if _, err := fmt.Fprintf(out, "HDFS %s  YARN %s (web %s)  Kafka %s\n", c.DefaultFS, c.ResourceManager, c.ResourceManagerWeb, c.KafkaBootstrap); err != nil {
+	if _, err := fmt.Fprintf(out, "%s: HDFS %s  YARN %s (web %s)  Kafka %s\n", c.Variant, c.DefaultFS, c.ResourceManager, c.ResourceManagerWeb, c.KafkaBootstrap); err != nil {
 		return err
+	}
+	for _, d := range []string{rig.NameNode, rig.ResourceManager} {
+		if active, err := c.Active(ctx, d); err == nil && (c.Variant.NNHA || c.Variant.RMHA) {
+			_, _ = fmt.Fprintf(out, "active: %s\n", active)
+		}
 	}
 	if bad > 0 {
 		return fmt.Errorf("rig: %d of the daemons do not serve", bad)

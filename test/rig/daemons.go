@@ -82,7 +82,7 @@ func (c *Cluster) stages() [][]string {
 	early := []string{KDC, ZooKeeper}
 	groups := [][]string{early, {JournalNode}}
 	if c.state.Variant.NNHA {
-		groups = append(groups, []string{NameNode}) // the second one is made from its data
+		groups = append(groups, []string{NameNode, ZKFC}) // the second ones are made from their data
 	}
 	var out [][]string
 	left := c.state.Daemons

@@ -1,0 +1,240 @@
+package hdfs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	iofs "io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/fs/hdfs"
+	"github.com/thalweg/thalweg/test/rig"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
+	"github.com/thalweg/thalweg/yarnrpc/kerberos"
+	"github.com/thalweg/thalweg/yarnrpc/token"
+)
+
+// runVariant runs the daemons of HDFS until the end of the test. A dir that the last variant has left keeps its realm and data.
+func runVariant(t *testing.T, dir, variant string, daemons ...string) *rig.Cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts real daemons")
+	}
+	c, err := rig.Start(t.Context(), rig.Options{
+		Dir: dir, Variant: variant, Daemons: append(daemons, rig.NameNode, rig.DataNode),
+		HDFSSite: map[string]string{"dfs.namenode.replication.min": "1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// hadoop is the cluster's configuration as a client of it has it.
+func hadoop(t *testing.T, c *rig.Cluster) *conf.Configuration {
+	t.Helper()
+	hc, err := conf.Load(conf.WithDirs(c.HadoopConfDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hc
+}
+
+// as is the configuration of a user who has logged in by keytab.
+func as(t *testing.T, c *rig.Cluster, user string) hdfs.Config {
+	t.Helper()
+	cfg, levels := settings(t, c)
+	k, err := c.KDC()
+	if err != nil {
+		t.Fatal(err)
+	}
+	realm, err := kerberos.LoadConfigFiles(k.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	login, err := kerberos.FromKeytab(t.Context(), realm, c.Keytab(user), c.Principal(user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := login.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const key = "dfs.namenode.kerberos.principal"
+	name, err := hadoop(t, c).String(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.IPC = []ipc.Option{ipc.WithMechanisms(login.Mechanism(levels, kerberos.ServerPrincipal{Key: key, Name: name}))}
+	return cfg
+}
+
+func settings(t *testing.T, c *rig.Cluster) (hdfs.Config, []ipc.Protection) {
+	t.Helper()
+	hc := hadoop(t, c)
+	cfg, err := hdfs.FromConf(hc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.BlockSize, cfg.ConnectTimeout = 1<<20, 5*time.Second
+	list, err := hc.String(conf.KeyRPCProtection, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	levels, err := ipc.ParseProtections(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, levels
+}
+
+// withToken is the configuration of a process that has a token alone.
+func withToken(t *testing.T, c *rig.Cluster, get func() token.Token) hdfs.Config {
+	t.Helper()
+	cfg, levels := settings(t, c)
+	cfg.IPC = []ipc.Option{ipc.WithMechanisms(ipc.TokenAuth{Protections: levels, Credential: func() (id, password []byte, err error) {
+		tok := get()
+		return tok.Identifier, tok.Password, nil
+	}})}
+	return cfg
+}
+
+// TestProtectionOfASecuredCluster writes, reads and lets the stock client read at each kind of protection that clusters have.
+func TestProtectionOfASecuredCluster(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	for _, variant := range []string{
+		"rpc=authentication,data=integrity", "rpc=integrity,data=privacy", "rpc=privacy,data=privacy,aes", "rpc=privacy,data=authentication",
+		"rpc=authentication+privacy,data=authentication+integrity+privacy", "rpc=privacy+integrity+authentication,data=privacy+integrity,aes",
+		"rpc=authentication,data=authentication,encrypt", "rpc=privacy,data=authentication,encrypt,aes",
+	} {
+		t.Run(variant, func(t *testing.T) {
+			c := runVariant(t, dir, "kerberos,"+variant)
+			cfg := as(t, c, rig.Alice)
+			f := open(t, cfg)
+			sizesIn(t, f, "/user/alice/sizes")
+			out, err := c.CLIAs(t.Context(), rig.Alice, "hdfs", "dfs", "-cat", "/user/alice/sizes/3145805")
+			if err != nil || out != string(pattern(3<<20+77)) {
+				t.Errorf("the stock client reads %d bytes, %v", len(out), err)
+			}
+			for _, level := range []ipc.Protection{ipc.ProtectAuthentication, ipc.ProtectIntegrity, ipc.ProtectPrivacy} {
+				if !strings.Contains(c.Variant.Data, string(level)) || c.Variant.Encrypt {
+					continue
+				}
+				cfg := cfg
+				cfg.DataProtection = []ipc.Protection{level}
+				holds(t, open(t, cfg), "/user/alice/sizes/3145805", pattern(3<<20+77))
+			}
+		})
+	}
+}
+
+// TestPipelinesOfASecuredCluster loses a DataNode while a block is written to two, at privacy.
+func TestPipelinesOfASecuredCluster(t *testing.T) {
+	c := runVariant(t, filepath.Join(t.TempDir(), "cluster"), "kerberos,privacy,aes", rig.DataNode2)
+	cfg := as(t, c, rig.Alice)
+	cfg.Replication, cfg.BlockSize = 2, 128<<20
+	f := open(t, cfg)
+	data := pattern(16 << 20)
+	w, err := f.Create(t.Context(), "/user/alice/lost", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data[:8<<20]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Kill9(t.Context(), rig.DataNode); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data[8<<20:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, f, "/user/alice/lost", data)
+
+	// What only one side expects is told at once, not at the end of the budget.
+	cfg.RetryTimeout = time.Hour
+	cfg.DataProtection = []ipc.Protection{ipc.ProtectIntegrity}
+	_, err = fs.ReadFile(t.Context(), open(t, cfg), "/user/alice/lost", 64<<20)
+	oneLine(t, err, err, "/user/alice/lost", "offers privacy", "accepts integrity", "dfs.data.transfer.protection")
+	cfg.DataProtection = nil
+	_, err = fs.ReadFile(t.Context(), open(t, cfg), "/user/alice/lost", 64<<20)
+	oneLine(t, err, err, "/user/alice/lost", "dfs.data.transfer.protection")
+}
+
+// TestDelegationTokens is the life of a token: fetched, used by us and by the stock client, renewed, cancelled.
+func TestDelegationTokens(t *testing.T) {
+	c := runVariant(t, filepath.Join(t.TempDir(), "cluster"), "kerberos,privacy,aes")
+	ctx := t.Context()
+	alice, bob := open(t, as(t, c, rig.Alice)), open(t, as(t, c, rig.Bob))
+	tok, err := alice.DelegationToken(ctx, rig.Bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := token.DecodeDelegationIdentifier(tok.Identifier)
+	if err != nil || id.Owner != c.Principal(rig.Alice) || id.Renewer != rig.Bob || tok.Service != "127.0.0.1"+strings.TrimPrefix(c.NameNode, "localhost") {
+		t.Errorf("%v: %+v, %v", tok, id, err)
+	}
+	until, err := bob.RenewToken(ctx, tok)
+	if err != nil || until.Before(time.Now()) || until.After(time.UnixMilli(id.MaxDate)) {
+		t.Errorf("renewed until %v, %v", until, err)
+	}
+	_, err = alice.RenewToken(ctx, tok)
+	oneLine(t, err, iofs.ErrPermission, "renew", "alice")
+
+	current := tok
+	f := open(t, withToken(t, c, func() token.Token { return current }))
+	data := pattern(3<<20 + 5)
+	if err := fs.WriteFile(ctx, f, "/user/alice/by-token", data, true); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, f, "/user/alice/by-token", data)
+	_, err = f.DelegationToken(ctx, rig.Bob)
+	oneLine(t, err, err, "delegation token", "kerberos")
+
+	file := filepath.Join(t.TempDir(), "tokens")
+	creds := &token.Credentials{}
+	if err := hdfs.ObtainTokens(ctx, as(t, c, rig.Alice), []string{c.DefaultFS}, rig.Bob, creds); err != nil {
+		t.Fatal(err)
+	}
+	if err := token.WriteFile(file, creds, token.Writable); err != nil {
+		t.Fatal(err)
+	}
+	cmd := c.Command(ctx, "hdfs", "dfs", "-cat", "/user/alice/by-token")
+	cmd.Env = append(cmd.Env, "HADOOP_TOKEN_FILE_LOCATION="+file, "KRB5CCNAME=FILE:"+filepath.Join(t.TempDir(), "none"))
+	out, err := cmd.Output()
+	if err != nil || !bytes.Equal(out, data) {
+		t.Errorf("the stock client with our token: %d bytes, %v", len(out), err)
+	}
+
+	if err := alice.CancelToken(ctx, tok); err != nil {
+		t.Fatal(err)
+	}
+	f.Reset()
+	_, err = f.Stat(ctx, "/user/alice/by-token")
+	oneLine(t, err, iofs.ErrPermission, "by-token", "can't be found", "security.kerberos.login.keytab")
+	current, _ = creds.ByKind(token.KindHDFSDelegation) // somebody has brought another one
+	if _, err := f.Stat(ctx, "/user/alice/by-token"); err != nil {
+		t.Error(err)
+	}
+	if err := bob.CancelToken(ctx, current); err != nil { // its renewer may
+		t.Error(err)
+	}
+	if _, err := alice.RenewToken(ctx, tok); err == nil || errors.Is(err, fs.ErrUnavailable) {
+		t.Errorf("renewed a cancelled token: %v", err)
+	}
+}

@@ -1,5 +1,5 @@
 // Package am speaks ApplicationMasterProtocol with the ResourceManager's scheduler port: register, allocate (which is
-// also the heartbeat), unregister. Layer L1; imports yarnrpc/{ipc,token,conf,yarn,proto}.
+// also the heartbeat), unregister. Layer L1; imports yarnrpc/{ipc,token,identity,conf,yarn,proto}.
 //
 // It is a protocol client and keeps no ledger: what to ask for is the caller's business. Asks are absolute counts per
 // (priority, resource name, allocation request id): the caller sends the number that is still wanted, not the change.
@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/token"
@@ -44,9 +45,10 @@ var (
 )
 
 type options struct {
-	ipc    []ipc.Option
-	retry  ipc.Retry
-	logger zerolog.Logger
+	ipc     []ipc.Option
+	protect []ipc.Protection
+	retry   ipc.Retry
+	logger  zerolog.Logger
 }
 
 // Option changes a Client.
@@ -56,6 +58,9 @@ type Option func(*options)
 func WithIPC(o ...ipc.Option) Option {
 	return func(c *options) { c.ipc = append(c.ipc, o...) }
 }
+
+// WithProtections sets the protections of messages that will do, in order of preference; FromCredentials takes hadoop.rpc.protection.
+func WithProtections(p ...ipc.Protection) Option { return func(c *options) { c.protect = p } }
 
 // WithRetry sets the pauses between attempts while the ResourceManager cannot be reached.
 func WithRetry(r ipc.Retry) Option { return func(c *options) { c.retry = r } }
@@ -96,7 +101,7 @@ func New(addrs []string, tok token.Token, opts ...Option) (*Client, error) {
 	}
 	c := &Client{o: o, attempt: yarn.AttemptIDOf(id.GetAppAttemptId()), turn: make(chan struct{}, 1), tok: tok}
 	c.turn <- struct{}{}
-	auth := ipc.TokenAuth{Credential: func() ([]byte, []byte, error) {
+	auth := ipc.TokenAuth{Protections: o.protect, Credential: func() ([]byte, []byte, error) {
 		t := c.Token()
 		return t.Identifier, t.Password, nil
 	}}
@@ -120,8 +125,12 @@ func FromCredentials(cfg *conf.Configuration, creds *token.Credentials, opts ...
 	if err != nil {
 		return nil, fmt.Errorf("am: %w", err)
 	}
+	protect, err := identity.Protections(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("am: %w", err)
+	}
 	t, _ := creds.ByKind(token.KindAMRM)
-	return New(addrs, t, opts...)
+	return New(addrs, t, append([]Option{WithProtections(protect...)}, opts...)...)
 }
 
 // Attempt is the application attempt that the token was made for.

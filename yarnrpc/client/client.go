@@ -1,5 +1,5 @@
 // Package client speaks ApplicationClientProtocol with the ResourceManager: submit, look at, list and kill applications,
-// and ask for queues, nodes and delegation tokens. Layer L1; imports yarnrpc/{ipc,token,conf,yarn,proto}.
+// and ask for queues, nodes and delegation tokens. Layer L1; imports yarnrpc/{ipc,token,identity,conf,yarn,proto}.
 //
 // Every call repeats itself while the ResourceManager cannot be reached or is standby, over all addresses of an HA pair,
 // but no longer than the caller's context and MaxWait; then it returns one *UnreachableError that names address and key.
@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	commonpb "github.com/thalweg/thalweg/yarnrpc/proto/common"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
@@ -62,7 +64,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 type options struct {
 	ipc     []ipc.Option
-	creds   *token.Credentials
+	id      *identity.Identity
 	maxWait time.Duration
 	retry   ipc.Retry
 	logger  zerolog.Logger
@@ -76,8 +78,9 @@ func WithIPC(o ...ipc.Option) Option {
 	return func(c *options) { c.ipc = append(c.ipc, o...) }
 }
 
-// WithCredentials authenticates with the RM delegation token among these, if there is one.
-func WithCredentials(creds *token.Credentials) Option { return func(c *options) { c.creds = creds } }
+// WithIdentity says who calls: with the RM delegation token among its tokens, or by its login. By default a user under
+// simple authentication.
+func WithIdentity(id *identity.Identity) Option { return func(c *options) { c.id = id } }
 
 // WithMaxWait bounds each call's attempts to reach a ResourceManager, DefaultMaxWait by default.
 func WithMaxWait(d time.Duration) Option { return func(c *options) { c.maxWait = d } }
@@ -109,12 +112,8 @@ func New(c *conf.Configuration, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	ipcOpts := []ipc.Option{ipc.WithLogger(o.logger)}
-	if o.creds != nil {
-		if t, ok := o.creds.ByKind(token.KindRMDelegation); ok {
-			ipcOpts = append(ipcOpts, ipc.WithMechanisms(ipc.TokenAuth{Credential: func() ([]byte, []byte, error) {
-				return t.Identifier, t.Password, nil
-			}}))
-		}
+	if o.id != nil {
+		ipcOpts = append(ipcOpts, o.id.ResourceManager()...)
 	}
 	rpc, err := ipc.NewClient(addrs, yarn.ClientProtocol, append(ipcOpts, o.ipc...)...)
 	if err != nil {
@@ -350,8 +349,8 @@ func (c *Client) Containers(ctx context.Context, id yarn.AttemptID) ([]*yarnpb.C
 	return resp.GetContainers(), nil
 }
 
-// DelegationToken asks for an RM delegation token that renewer may renew. On a cluster without Kerberos the
-// ResourceManager may refuse.
+// DelegationToken asks for an RM delegation token that renewer may renew; the ResourceManager gives one to those only who logged in by
+// Kerberos. The result is the zero Token when it has none to give.
 func (c *Client) DelegationToken(ctx context.Context, renewer string) (token.Token, error) {
 	resp := &commonpb.GetDelegationTokenResponseProto{}
 	err := c.call(ctx, "getDelegationToken", &commonpb.GetDelegationTokenRequestProto{Renewer: proto.String(renewer)}, resp)
@@ -359,10 +358,31 @@ func (c *Client) DelegationToken(ctx context.Context, renewer string) (token.Tok
 		return token.Token{}, err
 	}
 	t := token.FromProto(resp.GetToken())
-	if t.Service == "" {
-		t.Service = strings.Join(c.addrs, ",")
+	if len(t.Identifier) == 0 {
+		return token.Token{}, nil
+	}
+	if t.Service == "" || len(c.addrs) > 1 {
+		t.Service = tokenService(ctx, c.addrs)
 	}
 	return t, nil
+}
+
+// tokenService is what a token for ResourceManagers carries: ip:port of each, with commas between. A name that does not resolve stays.
+//
+// Source: hadoop-yarn-common ClientRMProxy.getTokenService.
+func tokenService(ctx context.Context, addrs []string) string {
+	out := make([]string, len(addrs))
+	for i, a := range addrs {
+		out[i] = a
+		host, port, err := net.SplitHostPort(a)
+		if err != nil {
+			continue
+		}
+		if ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host); err == nil && len(ips) > 0 {
+			out[i] = net.JoinHostPort(ips[0].Unmap().String(), port)
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // RenewDelegationToken makes a token last longer and returns when it ends then.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/thalweg/thalweg/yarnrpc/client"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/token"
@@ -145,7 +146,12 @@ func TestDelegationTokens(t *testing.T) {
 	}
 	creds := &token.Credentials{}
 	creds.Put("rm", tok)
-	byToken := newClient(t, f.Conf(), client.WithCredentials(creds))
+	secure := f.Conf().WithValues(map[string]string{conf.KeyAuthentication: "kerberos"})
+	who, err := identity.New(secure, identity.WithTokens(creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byToken := newClient(t, secure, client.WithIdentity(who))
 	id, _, err := byToken.NewApplication(t.Context())
 	if err != nil {
 		t.Fatal(err)

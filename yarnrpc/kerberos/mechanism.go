@@ -45,7 +45,7 @@ func (m *mechanism) Accepts(o ipc.Offer) bool {
 
 // Begin checks the server's principal and obtains a ticket for it.
 func (m *mechanism) Begin(ctx context.Context, o ipc.Offer) (ipc.Session, error) {
-	realm, err := m.server.check(ctx, m.login.cfg, o)
+	realm, err := m.login.cfg.checkServer(ctx, m.server, o)
 	if err != nil {
 		return nil, err
 	}

@@ -11,25 +11,13 @@ import (
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
 )
 
-// HostPattern stands for the host of a server in a principal.
-const HostPattern = "_HOST"
+// ServerPrincipal is whom a client wants to talk to.
+type ServerPrincipal = ipc.ServerPrincipal
 
-// ServerPrincipal is which server a client wants to talk to, as Hadoop's configuration says: any other that has a key in the
-// realm could answer for it otherwise.
-type ServerPrincipal struct {
-	// Key of the configuration, for messages: "dfs.namenode.kerberos.principal".
-	Key string
-	// Name is service/host@REALM; _HOST is the host that was dialed, by the name in the address or by the one that the address resolves to.
-	Name string
-	// Pattern takes the place of Name when set (the key with ".pattern" behind it): * and ? and [] in it stand for anything, as
-	// where servers are of other realms.
-	Pattern string
-}
-
-// check compares what the server says it is with what it shall be, and returns the realm to ask for a ticket in.
+// checkServer compares what the server says it is with what it shall be, and returns the realm to ask for a ticket in.
 //
 // Source: hadoop-common SaslRpcClient.getServerPrincipal.
-func (s ServerPrincipal) check(ctx context.Context, c *Config, o ipc.Offer) (realm string, err error) {
+func (c *Config) checkServer(ctx context.Context, s ServerPrincipal, o ipc.Offer) (realm string, err error) {
 	if o.Protocol == "" || o.ServerID == "" {
 		return "", fmt.Errorf("kerberos: %w: the server does not say which principal it is", ipc.ErrMalformed)
 	}
@@ -53,7 +41,7 @@ func (s ServerPrincipal) check(ctx context.Context, c *Config, o ipc.Offer) (rea
 		realm = wantRealm
 	}
 	var hosts []string
-	if host == HostPattern {
+	if host == ipc.HostPattern {
 		hosts = hostNames(ctx, o.Addr)
 	} else {
 		hosts = []string{strings.ToLower(host)}

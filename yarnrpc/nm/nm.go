@@ -52,9 +52,10 @@ func (e *ContainerError) Error() string {
 func (e *ContainerError) Unwrap() error { return e.Err }
 
 type options struct {
-	ipc    []ipc.Option
-	retry  ipc.Retry
-	logger zerolog.Logger
+	ipc     []ipc.Option
+	protect []ipc.Protection
+	retry   ipc.Retry
+	logger  zerolog.Logger
 }
 
 // Option changes a Client.
@@ -64,6 +65,9 @@ type Option func(*options)
 func WithIPC(o ...ipc.Option) Option {
 	return func(c *options) { c.ipc = append(c.ipc, o...) }
 }
+
+// WithProtections sets the protections of messages that will do (hadoop.rpc.protection), in order of preference, authentication alone by default.
+func WithProtections(p ...ipc.Protection) Option { return func(c *options) { c.protect = p } }
 
 // WithRetry sets the pauses between attempts while a NodeManager cannot be reached.
 func WithRetry(r ipc.Retry) Option { return func(c *options) { c.retry = r } }
@@ -174,7 +178,7 @@ func (c *Client) connect(id yarn.NodeID) (*ipc.Client, error) {
 		return nil, fmt.Errorf("nm: %s: %w", id, ErrNoToken)
 	}
 	if n.rpc == nil {
-		auth := ipc.TokenAuth{Credential: func() ([]byte, []byte, error) {
+		auth := ipc.TokenAuth{Protections: c.o.protect, Credential: func() ([]byte, []byte, error) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			return n.tok.Identifier, n.tok.Password, nil

@@ -38,13 +38,14 @@ func (c *Cluster) writeWrappers() error {
 	java := filepath.Join(c.state.JavaHome, "bin", "java")
 	hadoop := fmt.Sprintf(`%s: "${HADOOP_CONF_DIR:=%s}"
 export HADOOP_CONF_DIR
-exec %s %s -Dlog4j.configuration=file:%s/log4j-client.properties -Djava.net.preferIPv4Stack=true -cp "$HADOOP_CONF_DIR:%s/*" "$class" "$@"
+exec %s %s -Dlog4j.configuration=file:%s/log4j-client.properties -Djava.net.preferIPv4Stack=true -cp "$HADOOP_CONF_DIR:%s/*$more" "$class" "$@"
 `, c.identity(), l.conf(), java, strings.Join(slices.Concat(small("256m"), opens, c.krb5Option()), " "), l.conf(), c.state.HadoopJars)
+	shell := filepath.Join(c.state.Native, shellJar)
 	scripts := map[string]string{
 		"hdfs": `#!/bin/sh
 # The stock client of HDFS, by its Java main classes.
 [ $# -gt 0 ] || { echo "usage: hdfs dfs|dfsadmin|fsck|getconf|haadmin|version ..." >&2; exit 2; }
-cmd=$1; shift
+cmd=$1; shift; more=
 case $cmd in
 dfs) class=org.apache.hadoop.fs.FsShell ;;
 dfsadmin) class=org.apache.hadoop.hdfs.tools.DFSAdmin ;;
@@ -60,13 +61,14 @@ esac
 		"yarn": `#!/bin/sh
 # The stock client of YARN, by its Java main classes.
 [ $# -gt 0 ] || { echo "usage: yarn application|applicationattempt|container|node|logs|queue|rmadmin|version ..." >&2; exit 2; }
-cmd=$1; shift
+cmd=$1; shift; more=
 case $cmd in
 application|app|applicationattempt|container) class=org.apache.hadoop.yarn.client.cli.ApplicationCLI; set -- "$cmd" "$@" ;;
 node) class=org.apache.hadoop.yarn.client.cli.NodeCLI ;;
 logs) class=org.apache.hadoop.yarn.client.cli.LogsCLI ;;
 queue) class=org.apache.hadoop.yarn.client.cli.QueueCLI ;;
 cluster) class=org.apache.hadoop.yarn.client.cli.ClusterCLI ;;
+distributedshell) class=org.apache.hadoop.yarn.applications.distributedshell.Client; more=:` + shell + `; set -- -jar ` + shell + ` "$@" ;; # of secured clusters
 rmadmin) class=org.apache.hadoop.yarn.client.cli.RMAdminCLI ;;
 version) class=org.apache.hadoop.util.VersionInfo ;;
 *) echo "yarn: no command $cmd here" >&2; exit 2 ;;

@@ -26,7 +26,7 @@ const (
 	minJava      = 17 // Kafka 4 brokers need 17; Hadoop 3.4 runs on it with --add-opens
 )
 
-//go:embed poms/hadoop.xml poms/kafka.xml poms/native.xml
+//go:embed poms/hadoop.xml poms/kafka.xml poms/secure.xml
 var poms embed.FS
 
 const aptLine = "install it with: apt-get install -y --no-install-recommends openjdk-17-jdk-headless maven"
@@ -126,7 +126,7 @@ func productTitle(product string) string {
 	switch product {
 	case "kafka":
 		return "Kafka " + KafkaVersion
-	case "native":
+	case "secure":
 		return "libhadoop.so"
 	}
 	return "Hadoop " + HadoopVersion

@@ -16,6 +16,9 @@ import (
 // works with 3.4.
 const nativeJar = "hadoop-apache-3.3.5-3.jar"
 
+// shellJar is a stock application: it runs a command in containers.
+const shellJar = "hadoop-yarn-applications-distributedshell-" + HadoopVersion + ".jar"
+
 // nativeSums are the SHA-256 of the library, by the architecture's name in the jar.
 func nativeSums() map[string]string {
 	return map[string]string{
@@ -24,9 +27,9 @@ func nativeSums() map[string]string {
 	}
 }
 
-// installNative makes sure that libhadoop.so lies in the returned folder.
+// installNative makes sure that libhadoop.so, and shellJar, lie in the returned folder.
 func (r *runner) installNative(ctx context.Context, jarsDir string) (string, error) {
-	dir, err := r.install(ctx, jarsDir, "native")
+	dir, err := r.install(ctx, jarsDir, "secure")
 	if err != nil {
 		return "", err
 	}

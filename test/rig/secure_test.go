@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,8 @@ func TestSecuredCluster(t *testing.T) {
 	}
 	must[string](t)(c.YarnCLI(ctx, "rmadmin", "-refreshQueues")) // by YARN's administrator
 
+	application(t, c)
+
 	// A KDC that is away and comes back.
 	if err := c.Restart(ctx, rig.KDC); err != nil {
 		t.Fatal(err)
@@ -66,6 +69,31 @@ func TestSecuredCluster(t *testing.T) {
 	}
 	kafkaIdentities(t, c)
 }
+
+// application runs a stock one, with the tokens that it gets, whose logs are collected.
+func application(t *testing.T, c *rig.Cluster) {
+	t.Helper()
+	ctx := t.Context()
+	must[string](t)(c.YarnCLI(ctx, "distributedshell", "-shell_command", "echo", "-shell_args", "from-a-container",
+		"-container_memory", "128", "-master_memory", "256"))
+	out := must[string](t)(c.YarnCLI(ctx, "application", "-list", "-appStates", "FINISHED"))
+	id := appID.FindString(out)
+	if id == "" || !strings.Contains(out, "SUCCEEDED") {
+		t.Fatalf("the application did not succeed: %s", out)
+	}
+	eventually(t, "logs are collected", func() error {
+		out, err := c.Command(ctx, "yarn", "logs", "-applicationId", id).CombinedOutput()
+		if err == nil && !strings.Contains(string(out), "\nfrom-a-container\n") {
+			err = fmt.Errorf("got %s", out)
+		}
+		return err
+	})
+	if _, err := c.CLIAs(ctx, rig.Bob, "yarn", "distributedshell", "-queue", rig.Alice, "-shell_command", "true"); err == nil || !strings.Contains(err.Error(), rig.Bob) {
+		t.Errorf("bob may submit to alice's queue: %v", err)
+	}
+}
+
+var appID = regexp.MustCompile(`application_\d+_\d+`)
 
 // kafkaIdentities knocks at the broker's doors, rightly and wrongly.
 func kafkaIdentities(t *testing.T, c *rig.Cluster) {

@@ -21,7 +21,7 @@ type state struct {
 	HDFSReady   bool              `json:"hdfs_ready"` // the first folders of the file system are made
 	Variant     Variant           `json:"variant"`
 	User        string            `json:"user,omitempty"`   // who runs the daemons; containers are this user's
-	Native      string            `json:"native,omitempty"` // folder of libhadoop.so
+	Native      string            `json:"native,omitempty"` // folder of libhadoop.so and shellJar
 	Hosts       int               `json:"hosts,omitempty"`  // 2: the second NodeManager has a host of its own
 	Core        map[string]string `json:"core_site,omitempty"`
 	HDFS        map[string]string `json:"hdfs_site,omitempty"`

@@ -40,6 +40,7 @@ func (t *table[K, V]) flush(batch batch) error {
 				return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
 			}
 		}
+		s.dirty = distinct(s.dirty, len(s.space.Pages)) // in the order of memory
 		for n, pi := range s.dirty {
 			if n%gathered == 0 {
 				t.gathered += slots.Gather(s.space.Pages, s.dirty[n:min(n+gathered, len(s.dirty))], t.strings)

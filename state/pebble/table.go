@@ -85,17 +85,30 @@ type nspace[K comparable, V any] struct {
 	chains  slots.Chains
 }
 
-// distinct sorts pages and leaves out what is there twice. Like state.SortNamespaces it keeps sorting out of what is generic.
-func distinct(pages []uint32) []uint32 {
-	slices.Sort(pages)
-	return slices.Compact(pages)
+// distinct sorts pages, of so many, and leaves out what is there twice. Like state.SortNamespaces it keeps sorting out of what is generic.
+func distinct(pages []uint32, of int) []uint32 {
+	if len(pages) < of/64 {
+		slices.Sort(pages)
+		return slices.Compact(pages)
+	}
+	in := make([]uint64, of/64+1)
+	for _, p := range pages {
+		in[p/64] |= 1 << (p % 64)
+	}
+	pages = pages[:0]
+	for i, word := range in {
+		for ; word != 0; word &= word - 1 {
+			pages = append(pages, uint32(i*64+bits.TrailingZeros64(word))) //nolint:gosec // below of
+		}
+	}
+	return pages
 }
 
 // mark notes that an entry is to be written.
 func mark[K comparable, V any](s *nspace[K, V], id uint32, p *slots.Page[K, V], i uint32) {
 	if p.Dirty == 0 {
 		if n := len(s.dirty); n > 64 && n > 4*len(s.space.Pages) { // evictions and changes in turn
-			s.dirty = distinct(s.dirty)
+			s.dirty = distinct(s.dirty, len(s.space.Pages))
 		}
 		s.dirty = append(s.dirty, id/slots.PageLen)
 	}

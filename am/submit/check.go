@@ -64,21 +64,44 @@ func sizes(c config.Configuration) (master, worker yarn.Resource) {
 		yarn.Resource{MemoryMB: mb(config.TaskManagerMemory.Value(c)), VCores: int32(memory.WorkerCores(c))} //nolint:gosec // cores are few
 }
 
+// WorkerSize is the container of a TaskManager.
+func WorkerSize(c config.Configuration) yarn.Resource {
+	_, worker := sizes(c)
+	return worker
+}
+
 func (s *submission) checkYARN(ctx context.Context) error {
 	id, largest, err := s.YARN.NewApplication(ctx)
 	if err != nil {
 		return err
 	}
 	s.res.ID = id
-	master, worker := sizes(s.Config)
+	if err := Sizes(s.Config, largest); err != nil {
+		return err
+	}
+	return Queue(ctx, s.YARN, s.Config)
+}
+
+// Sizes compares the containers of the two kinds with the largest that the cluster grants.
+//
+// Errors: *SizeError.
+func Sizes(c config.Configuration, largest yarn.Resource) error {
+	master, worker := sizes(c)
 	if !master.Fits(largest) {
 		return &SizeError{"application master", master, largest, config.JobManagerMemory.Key + " or " + config.YarnMasterCores.Key}
 	}
 	if !worker.Fits(largest) {
-		return &SizeError{"TaskManager", worker, largest, config.TaskManagerMemory.Key + " or " + memory.CoresKey(s.Config)}
+		return &SizeError{"TaskManager", worker, largest, config.TaskManagerMemory.Key + " or " + memory.CoresKey(c)}
 	}
-	name := s.queue()
-	q, err := s.YARN.Queue(ctx, name)
+	return nil
+}
+
+// Queue looks whether the queue that the configuration names takes applications.
+//
+// Errors: *client.QueueNotFoundError, *ConfigError, those of y.
+func Queue(ctx context.Context, y YARN, c config.Configuration) error {
+	name := QueueName(c)
+	q, err := y.Queue(ctx, name)
 	switch {
 	case err != nil:
 		var missing *client.QueueNotFoundError
@@ -94,8 +117,9 @@ func (s *submission) checkYARN(ctx context.Context) error {
 	return nil
 }
 
-func (s *submission) queue() string {
-	if q := config.YarnQueue.Value(s.Config); q != "" {
+// QueueName is the queue that an application of this configuration is submitted to.
+func QueueName(c config.Configuration) string {
+	if q := config.YarnQueue.Value(c); q != "" {
 		return q
 	}
 	return "default"

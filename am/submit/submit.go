@@ -245,7 +245,7 @@ func (s *submission) context(launch *yarnpb.ContainerLaunchContextProto) *yarnpb
 	c := s.Config
 	master, _ := sizes(c)
 	sub := &yarnpb.ApplicationSubmissionContextProto{
-		ApplicationId: s.res.ID.Proto(), ApplicationName: &s.res.Name, Queue: ptr(s.queue()), AmContainerSpec: launch, Resource: master.Proto(),
+		ApplicationId: s.res.ID.Proto(), ApplicationName: &s.res.Name, Queue: ptr(QueueName(s.Config)), AmContainerSpec: launch, Resource: master.Proto(),
 		MaxAppAttempts: ptr(int32(config.YarnAttempts.Value(c))), ApplicationType: ptr(config.YarnType.Value(c)), //nolint:gosec // a few
 		KeepContainersAcrossApplicationAttempts: ptr(true), AttemptFailuresValidityInterval: ptr(config.YarnAttemptsInterval.Value(c).Milliseconds()),
 		LogAggregationContext: &yarnpb.LogAggregationContextProto{},

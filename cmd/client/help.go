@@ -16,6 +16,7 @@ A job is an ordinary Go program that calls stream.Main. Write one, then
 
   thalweg run ./job                                 here, on an embedded cluster
   thalweg run -t yarn-application -d ./job          on the cluster of HADOOP_CONF_DIR
+  thalweg doctor                                    whether one could run there
   thalweg list                                      what runs
   thalweg savepoint -Dyarn.application.name=job hdfs:///savepoints
   thalweg stop -Dyarn.application.name=job -p hdfs:///savepoints
@@ -48,7 +49,7 @@ var inapplicable = map[string][]string{
 	"run": {"jobmanager"}, "info": {"jobmanager", "target"}, "version": {"jobmanager", "target", "define"}, "config": {"jobmanager", "target", "define"},
 	"completion": {"jobmanager", "target", "define", "output"}, "help": {"jobmanager", "target", "define", "output"},
 	"list": {"target"}, "cancel": {"target"}, "stop": {"target"}, "savepoint": {"target"}, "checkpoint": {"target"}, "state": {"target", "jobmanager"},
-	"kafka-transactions": {"target", "jobmanager"},
+	"kafka-transactions": {"target", "jobmanager"}, "doctor": {"target", "jobmanager"},
 }
 
 // complete adds what all actions share: help that shows only what applies, checks of the global flags, completion of their values.

@@ -16,16 +16,22 @@ import (
 	"github.com/thalweg/thalweg/connector/kafka"
 )
 
-// options are the brokers and the security of --bootstrap-server and --command-config.
+// options are what connection says, for the connector.
 func (f *transactionFlags) options() ([]kafka.Option, error) {
+	addrs, opts, err := f.connection()
+	return []kafka.Option{kafka.Brokers(addrs...), kafka.ClientOptions(opts...)}, err
+}
+
+// connection is the brokers and the security of --bootstrap-server and --command-config.
+func (f *transactionFlags) connection() (addrs []string, opts []kgo.Opt, err error) {
 	props := map[string]string{}
 	if f.properties != "" {
 		b, err := os.ReadFile(f.properties)
 		if err != nil {
-			return nil, fmt.Errorf("--command-config: %w", err)
+			return nil, nil, fmt.Errorf("--command-config: %w", err)
 		}
 		if props, err = properties(string(b)); err != nil {
-			return nil, fmt.Errorf("--command-config %s: %w", f.properties, err)
+			return nil, nil, fmt.Errorf("--command-config %s: %w", f.properties, err)
 		}
 	}
 	brokers := f.brokers
@@ -33,22 +39,20 @@ func (f *transactionFlags) options() ([]kafka.Option, error) {
 		brokers = props["bootstrap.servers"]
 	}
 	if brokers == "" {
-		return nil, errors.New("--bootstrap-server is missing: the Kafka brokers, as host:port")
+		return nil, nil, errors.New("--bootstrap-server is missing: the Kafka brokers, as host:port")
 	}
-	var addrs []string
 	for a := range strings.SplitSeq(brokers, ",") {
 		if a = strings.TrimSpace(a); a != "" {
 			addrs = append(addrs, a)
 		}
 	}
 	if len(addrs) == 0 {
-		return nil, fmt.Errorf("--bootstrap-server %q names no broker: give host:port, several with commas", brokers)
+		return nil, nil, fmt.Errorf("--bootstrap-server %q names no broker: give host:port, several with commas", brokers)
 	}
-	opts, err := security(props)
-	if err != nil {
-		return nil, fmt.Errorf("--command-config %s: %w", f.properties, err)
+	if opts, err = security(props); err != nil {
+		return nil, nil, fmt.Errorf("--command-config %s: %w", f.properties, err)
 	}
-	return []kafka.Option{kafka.Brokers(addrs...), kafka.ClientOptions(opts...)}, nil
+	return addrs, opts, nil
 }
 
 // properties reads a Java properties file: key=value lines, # and ! comments, a backslash at the end of a line joins it to the next.

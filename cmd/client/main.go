@@ -117,7 +117,7 @@ func (c *cli) root() *cobra.Command {
 	f.StringVarP(&c.target, "target", "t", "", "where: local or yarn-application")
 	f.StringVarP(&c.address, "jobmanager", "m", "", "host:port of the REST interface, instead of an application on YARN")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.rescaleCommand(), c.stateCommand(), c.kafkaCommand(), c.configCommand(), c.versionCommand())
+	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.rescaleCommand(), c.stateCommand(), c.kafkaCommand(), c.doctorCommand(), c.configCommand(), c.versionCommand())
 	root.AddCommand(foreignActions()...)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := valuesGiven(cmd); err != nil {

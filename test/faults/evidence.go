@@ -64,6 +64,9 @@ func (w *checkpoints) folders() []string {
 	return all
 }
 
+// lookEvery is how often the folders are listed. What is completed right before a stop with a savepoint is removed with the job, some 0.3 s later.
+const lookEvery = 100 * time.Millisecond
+
 // watchPatience is how long HDFS may be away.
 const watchPatience = 90 * time.Second
 
@@ -95,7 +98,7 @@ func watchCheckpoints(ctx context.Context, c *rig.Cluster, dir, saves string) (*
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.wg.Go(func() {
-		tick := time.NewTicker(500 * time.Millisecond)
+		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
 		well := time.Now()
 		for {

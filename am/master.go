@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/am/session"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/fs"
@@ -65,6 +66,10 @@ type master struct {
 	web       *rest.Server
 	gate      *gate
 	webURL    string
+
+	jobs     *session.Manager // nil unless the application is a session
+	shutdown chan struct{}    // closed when the session is to end
+	ending   sync.Once
 
 	work     string // folder of the job's files
 	program  chan fetched
@@ -133,14 +138,9 @@ func (m *master) boot(life context.Context) error {
 		return fmt.Errorf("am: %w", err)
 	}
 	m.program = make(chan fetched, 1)
-	m.fetching.Go(func() { // first of all, since everything of the job waits for it
-		var got fetched
-		got.err = ha.Await(life, m.log, "fetch "+m.app.Artifact.URI, func(ctx context.Context) (err error) {
-			got.path, err = fetch(ctx, m.files, m.app.Artifact, m.work)
-			return err
-		})
-		m.program <- got
-	})
+	if !m.app.Session {
+		m.fetchProgram(life)
+	}
 	if m.rm, err = rmclient.FromCredentials(hadoop, m.c.Credentials, rmclient.WithLogger(m.log)); err != nil {
 		return err
 	}
@@ -172,6 +172,18 @@ func (m *master) boot(life context.Context) error {
 	return m.makeManager()
 }
 
+// fetchProgram begins to fetch the job's binary, first of all, since everything of the job waits for it.
+func (m *master) fetchProgram(life context.Context) {
+	m.fetching.Go(func() {
+		var got fetched
+		got.err = ha.Await(life, m.log, "fetch "+m.app.Artifact.URI, func(ctx context.Context) (err error) {
+			got.path, err = fetch(ctx, m.files, m.app.Artifact, m.work)
+			return err
+		})
+		m.program <- got
+	})
+}
+
 func port(l net.Listener) string {
 	_, p, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
@@ -194,7 +206,7 @@ func (m *master) makeManager() error {
 		return finalError{err}
 	}
 	m.driver = NewDriver(DriverOptions{
-		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: prestart(m.app.Config, spec), Tail: nodeTail, Logger: m.log,
+		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: m.prestart(spec), Tail: nodeTail, Logger: m.log,
 		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL},
 		Launch: func(*yarnpb.ContainerProto, resourcemanager.WorkerSpec) (*yarnpb.ContainerLaunchContextProto, error) {
 			return TaskManagerLaunch(&app, creds)
@@ -207,10 +219,13 @@ func (m *master) makeManager() error {
 	return nil
 }
 
-// prestart is how many workers are asked for before the graph is known: what the default parallelism needs.
-func prestart(c config.Configuration, s resourcemanager.WorkerSpec) int {
+// prestart is how many workers are asked for before the graph is known: what the default parallelism needs. A session has no graph.
+func (m *master) prestart(s resourcemanager.WorkerSpec) int {
+	if m.app.Session {
+		return 0
+	}
 	slots := max(s.Slots, 1)
-	return max(1, (config.Parallelism.Value(c)+slots-1)/slots)
+	return max(1, (config.Parallelism.Value(m.app.Config)+slots-1)/slots)
 }
 
 // accept serves a TaskManager's link and looks after its container when the link breaks.

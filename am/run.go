@@ -29,15 +29,25 @@ func (m *master) run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	work := m.work
-	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: func(ctx context.Context, a dispatcher.Artifact) (string, error) {
+	get := func(ctx context.Context, a dispatcher.Artifact) (string, error) {
 		return fetch(ctx, m.files, container.File{Name: a.Name, URI: a.URI, SHA256: a.SHA256, Size: a.Size}, work)
-	}}
-	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Owner: m.rm.Attempt().App.String(),
+	}
+	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: get}
+	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Owner: m.rm.Attempt().App.String(), Session: m.app.Session,
+		OnFenced:      func() { m.fail(resourcemanager.ErrFenced) },
 		CancelTimeout: config.CancellationTimeout.Value(m.app.Config), Logger: m.log})
 	defer d.Close()
+	lead := func(ctx context.Context) (outcome, error) { return m.lead(ctx, d, work) }
+	if m.app.Session {
+		if err := m.makeSession(d, get); err != nil {
+			return err
+		}
+		launcher.Fetch = m.jobs.Local
+		lead = func(ctx context.Context) (outcome, error) { return m.leadSession(ctx, d) }
+	}
 	stop := m.serve(d)
 	defer stop() // after the end: TaskManagers are told by it, and the job's last state can be read until then
-	out, err := m.lead(ctx, d, work)
+	out, err := lead(ctx)
 	if fatal := (fatalError{}); err != nil && errors.As(context.Cause(ctx), &fatal) {
 		out, err = fatalOutcome(fatal.err)
 	}
@@ -73,14 +83,8 @@ func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string
 			<-prepared
 		}
 	}()
-	failpoint.At("master/register/before")
-	if err := m.manager.Start(ctx); err != nil {
+	if err := m.takeOver(ctx); err != nil {
 		return outcome{}, err
-	}
-	failpoint.At("master/register/after")
-	m.phase("registered")
-	if err := m.store.PublishLeader(ctx, ha.Leader{Address: m.leader, Web: m.webURL}); err != nil {
-		return outcome{}, fmt.Errorf("am: publish the leader: %w", shared(err))
 	}
 	var p preparation
 	select {
@@ -108,6 +112,20 @@ func (m *master) lead(ctx context.Context, d *dispatcher.Dispatcher, work string
 		return outcome{resourcemanager.StatusFailed, err.Error()}, nil
 	}
 	return m.wait(ctx, d, id)
+}
+
+// takeOver registers with the ResourceManager and tells TaskManagers who leads.
+func (m *master) takeOver(ctx context.Context) error {
+	failpoint.At("master/register/before")
+	if err := m.manager.Start(ctx); err != nil {
+		return err
+	}
+	failpoint.At("master/register/after")
+	m.phase("registered")
+	if err := m.store.PublishLeader(ctx, ha.Leader{Address: m.leader, Web: m.webURL}); err != nil {
+		return fmt.Errorf("am: publish the leader: %w", shared(err))
+	}
+	return nil
 }
 
 // phase logs a step of the start with its time since submission.
@@ -270,7 +288,7 @@ func (e fatalError) Unwrap() error { return e.err }
 
 // serve starts the control plane and opens REST; stop ends them and waits for them.
 func (m *master) serve(d *dispatcher.Dispatcher) (stop func()) {
-	handler := rest.New(rest.Options{
+	opts := rest.Options{
 		Dispatcher: d, TaskManagers: m.manager, Config: m.app.Config, LogDir: m.c.LogDir, ApplicationID: m.app.ID, Started: m.start, Logger: m.log,
 		CheckFolder: func(ctx context.Context, field, uri string) (string, error) {
 			return folder.Target(ctx, field, uri, m.app.HadoopConfiguration(), m.files)
@@ -282,8 +300,11 @@ func (m *master) serve(d *dispatcher.Dispatcher) (stop func()) {
 				}
 			}
 		},
-	})
-	m.gate.open(handler)
+	}
+	if m.app.Session {
+		opts.Session, opts.Shutdown = m.jobs, m.endSession
+	}
+	m.gate.open(rest.New(opts))
 	control := remote.NewServer(remote.Options{Token: m.app.Token}, remote.Handlers{TaskManager: m.accept})
 	served := make(chan struct{})
 	go func() {

@@ -9,7 +9,6 @@ const (
 	noRPCPorts  = "the processes of an application find each other, at ports that the system chooses"
 	noPooled    = "exchange buffers are not a share of the memory: taskmanager.network.memory.buffers-per-channel and .floating-buffers-per-gate bound them"
 	noBlobs     = "a job's files are in HDFS (yarn.staging-directory), not in a blob server"
-	noSessions  = "there are no sessions yet: each job is an application of its own"
 	noSplitting = "rest.bind-port, on YARN, and rest.port, for a job that runs here, are the only ones that count"
 	noHistory   = "there is no history server; YARN keeps how an application ended (thalweg list -a) and its logs"
 	noLimits    = "containers are asked for as the job's parallelism needs them"
@@ -82,14 +81,14 @@ var absent = map[string]string{
 	"slotmanager.number-of-slots.min":                           noLimits,
 	"slotmanager.max-total-resource.cpu":                        noLimits,
 	"slotmanager.max-total-resource.memory":                     noLimits,
-	"resourcemanager.job.timeout":                               "an application ends with its job",
+	"resourcemanager.job.timeout":                               "an application ends with its job, a session by thalweg session stop",
 	"process.working-dir":                                       "processes work in their container's folder; io.tmp.dirs are the local folders",
 	"yarn.ship-files":                                           noShipping,
 	"yarn.ship-archives":                                        noShipping,
 	"yarn.ship-directories":                                     noShipping,
 	"yarn.application-master.port":                              noRPCPorts,
 	"yarn.container-start-command-template":                     "there is no JVM to start; containerized.taskmanager.env.NAME sets the environment of the processes",
-	"yarn.properties-file.location":                             noSessions,
+	"yarn.properties-file.location":                             "there is no such file to grow stale: YARN is asked for your sessions (thalweg session list), and -t yarn-session takes the only one that runs",
 	"yarn.security.appmaster.delegation.token.services":         noKerberos,
 	"yarn.security.kerberos.additionalFileSystems":              noKerberos,
 	"external-resources":                                        "containers have memory and vcores so far, no GPUs or other resources",
@@ -102,6 +101,8 @@ var absent = map[string]string{
 	"env.ssh.opts":                                              "there are no daemons of ours to start by hand",
 	"jobmanager.adaptive-scheduler.min-parallelism-increase":    "Flink 2 has left it out: the cooldown and the stabilization (jobmanager.adaptive-scheduler.executing.) hold back small changes",
 	"jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers": "the slots of as few TaskManagers as possible are kept, always",
+	"jobstore.type":                                             "a session keeps its ended jobs in memory, jobstore.max-capacity of them for jobstore.expiration-time",
+	"jobstore.cache-size":                                       "a session keeps its ended jobs in memory, jobstore.max-capacity of them for jobstore.expiration-time",
 	"env.log.dir":                                               "logs are in the container's log folder (yarn logs -applicationId ...)",
 }
 
@@ -141,7 +142,6 @@ var absentFamilies = map[string]string{
 	"fs.oss":                                 "there are the file systems hdfs and file so far",
 	"fs.gs":                                  "there are the file systems hdfs and file so far",
 	"fs.hdfs.":                               "Hadoop's own files are read from HADOOP_CONF_DIR",
-	"jobstore.":                              "what a failover needs is in HDFS (high-availability.storageDir)",
 	"web.log.":                               "logs are in the container's log folder (yarn logs -applicationId ...)",
 	"pipeline.default-kryo-serializers":      "records are encoded by codecs compiled from their Go types, or registered with serde.Register",
 	"pipeline.registered-":                   "records are encoded by codecs compiled from their Go types, or registered with serde.Register",

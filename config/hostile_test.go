@@ -75,6 +75,8 @@ var limits = map[string]struct{ least, below, most, above, also string }{
 	"taskmanager.network.memory.max-overdraft-buffers-per-gate":               {"0", "-1", "65536", "65537", ""},
 	"heartbeat.interval":                                                      {"1 ms", "0", "1 h", "61 min", ""},
 	"heartbeat.timeout":                                                       {"10 ms", "9 ms", "36500 d", "36501 d", ""},
+	"jobstore.expiration-time":                                                {"1 s", "999 ms", "36500 d", "36501 d", ""},
+	"jobstore.max-capacity":                                                   {"1", "0", "100000", "100001", ""},
 	"rest.port":                                                               {"0", "-1", "65535", "65536", ""},
 	"web.refresh-interval":                                                    {"100 ms", "99 ms", "36500 d", "36501 d", ""},
 	"task.cancellation.timeout":                                               {"1 ms", "0", "36500 d", "36501 d", ""},

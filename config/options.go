@@ -122,6 +122,8 @@ var (
 	TaskManagerTimeout    = durationOption("resourcemanager.taskmanager-timeout", 30*time.Second, "An idle TaskManager is given back after this time.", from(time.Millisecond))
 	RedundantTaskManagers = intOption("slotmanager.redundant-taskmanager-num", 0, "TaskManagers that are kept beside those that are needed, while a job runs: when one is lost, its tasks go to them at once. They count as whole TaskManagers; Flink counts free slots.", between(0, 10_000))
 	RegistrationTimeout   = durationOption("resourcemanager.taskmanager-registration.timeout", 5*time.Minute, "A container whose TaskManager does not register is replaced after this time.", from(time.Millisecond))
+	JobStoreExpiration    = durationOption("jobstore.expiration-time", time.Hour, "How long a session shows a job after its end.", from(time.Second))
+	JobStoreCapacity      = intOption("jobstore.max-capacity", 100, "Ended jobs that a session shows, the newest ones. Flink's default is unbounded.", between(1, 100_000))
 	StartFailureRate      = floatOption("resourcemanager.start-worker.max-failure-rate", 10, "Failed starts per minute above which requests pause.", between(0.0, 1e6))
 	StartRetryInterval    = durationOption("resourcemanager.start-worker.retry-interval", 3*time.Second, "That pause.", from(0))
 	StartFailureLimit     = intOption("resourcemanager.start-worker.max-failures", 30, "Failed starts in a row after which the application fails, -1 for no limit. Flink has no such limit.", minusOneOr(1, maxInt))
@@ -154,7 +156,7 @@ var (
 
 // Client and security.
 var (
-	Target               = enumOption("execution.target", "local", "Where thalweg run runs a job without -t.", "local", "yarn-application")
+	Target               = enumOption("execution.target", "local", "Where thalweg run runs a job without -t.", "local", "yarn-application", "yarn-session")
 	ClientTimeout        = durationOption("client.timeout", time.Minute, "How long the client waits for one answer of a job (savepoint, stop).", from(time.Millisecond))
 	ClientConnectTimeout = durationOption("client.connection-timeout", 20*time.Second, "How long the client tries to reach the ResourceManager, the NameNode or the application. Flink has no such key; Hadoop's clients try for up to 15 minutes.", from(time.Millisecond))
 	RedactionKeys        = listOption("security.redaction.additional-keys", "Further parts of keys whose values are never shown.")

@@ -12,7 +12,7 @@ var counterpart = map[string]map[string]string{
 		"rocksdb": pebble, "forst": pebble, "embeddedrocksdbstatebackend": pebble, "filesystem": onHeap, "memory": onHeap, "jobmanager": onHeap,
 	},
 	"execution.target": {
-		"yarn-per-job": "; an application has one job: yarn-application", "yarn-session": "; there are no sessions yet: yarn-application has one job each", "remote": "; thalweg list -m host:port looks at what runs there",
+		"yarn-per-job": "; an application has one job: yarn-application", "remote": "; thalweg list -m host:port looks at what runs there",
 	},
 	"execution.state-recovery.claim-mode": {"legacy": "; Flink 2 has left out legacy: no_claim leaves the savepoint alone, too"},
 }

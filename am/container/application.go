@@ -33,6 +33,8 @@ type Application struct {
 	Config config.Configuration `json:"config"`
 	// Hadoop is the client's Hadoop configuration, which the nodes need not have.
 	Hadoop map[string]string `json:"hadoop"`
+	// Session says that the application takes jobs, and has none of its own: JobID, Artifact and Args are empty.
+	Session bool `json:"session,omitempty"`
 	// JobID is drawn by the client, so that it can name it at once. 32 hex digits.
 	JobID string `json:"jobId"`
 	// Artifact is the job's binary, fetched by who runs it.
@@ -52,6 +54,9 @@ type Application struct {
 	Leader string `json:"leader,omitempty"`
 	Epoch  int64  `json:"epoch,omitempty"`
 }
+
+// SessionTag is the tag among YARN's of every session.
+const SessionTag = "thalweg-session"
 
 // secretAlias is the alias of the Application among the credentials' secrets.
 const secretAlias = "thalweg.application"

@@ -32,6 +32,7 @@ type Application struct {
 	State       string // YARN's: ACCEPTED, RUNNING, FINISHED, ...
 	Final       string // SUCCEEDED, FAILED, KILLED, or UNDEFINED
 	Diagnostics string
+	Session     bool   // takes jobs
 	Attempt     int32  // of the master; 0 before the first
 	Proxy       string // tracking URL through the ResourceManager
 	REST        string // address of the master itself; "" when it has none (yet)
@@ -50,6 +51,7 @@ func applicationOf(r *yarnpb.ApplicationReportProto) Application {
 		State: r.GetYarnApplicationState().String(), Final: strings.TrimPrefix(r.GetFinalApplicationStatus().String(), "APP_"),
 		Diagnostics: strings.TrimSpace(r.GetDiagnostics()), Proxy: WebURL(r.GetTrackingUrl()), Start: time.UnixMilli(r.GetStartTime()),
 	}
+	a.Session = sessionTagged(r.GetApplicationTags())
 	a.Attempt = max(0, r.GetCurrentApplicationAttemptId().GetAttemptId())
 	if r.GetYarnApplicationState() == yarnpb.YarnApplicationStateProto_RUNNING {
 		a.REST = WebURL(r.GetOriginalTrackingUrl())
@@ -97,6 +99,11 @@ func List(ctx context.Context, y YARN, c config.Configuration, all bool) ([]Appl
 	if !all {
 		f.States = live
 	}
+	return list(ctx, y, f)
+}
+
+// list is what a filter finds, oldest first.
+func list(ctx context.Context, y YARN, f client.Filter) ([]Application, error) {
 	reports, err := y.Applications(ctx, f)
 	if err != nil {
 		return nil, err

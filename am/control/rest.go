@@ -92,9 +92,13 @@ func (r *REST) do(ctx context.Context, method, path string, body, out any) error
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := r.http.Do(req)
+	return r.send(req, r.http, out)
+}
+
+func (r *REST) send(req *http.Request, c *http.Client, out any) error {
+	resp, err := c.Do(req)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx := req.Context(); ctx.Err() != nil {
 			return ctx.Err()
 		}
 		var u *url.Error
@@ -119,7 +123,7 @@ func (r *REST) do(ctx context.Context, method, path string, body, out any) error
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("control: %s %s: the answer is no JSON of Flink's REST API: %w", method, path, err)
+		return fmt.Errorf("control: %s %s: the answer is no JSON of Flink's REST API: %w", req.Method, req.URL.Path, err)
 	}
 	return nil
 }

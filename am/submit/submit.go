@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -45,7 +46,7 @@ type Request struct {
 	Hadoop   *conf.Configuration
 	Config   config.Configuration
 	User     string
-	Artifact string   // path of the job's binary, checked
+	Artifact string   // path of the job's binary, checked; "" for a session, which takes jobs later
 	Args     []string // the program's
 	LibDir   string   // folder of thalweg-appmaster and thalweg-taskmanager
 	// Tokens adds the delegation tokens that the application needs; nil on clusters without Kerberos.
@@ -98,11 +99,16 @@ func Submit(ctx context.Context, r Request) (res *Result, err error) {
 			}
 		}
 	}()
-	files := []string{filepath.Join(r.LibDir, am.MasterBinary), filepath.Join(r.LibDir, am.TaskManagerBinary), r.Artifact}
-	for _, f := range files[:2] {
+	files := []string{filepath.Join(r.LibDir, am.MasterBinary), filepath.Join(r.LibDir, am.TaskManagerBinary)}
+	for _, f := range files {
 		if _, err := os.Stat(f); err != nil {
 			return nil, &LibError{Path: f}
 		}
+	}
+	if r.Artifact != "" {
+		files = append(files, r.Artifact)
+	} else {
+		s.res.JobID = ""
 	}
 	if _, err := memory.ForTaskManager(r.Config); err != nil {
 		return nil, err
@@ -201,7 +207,10 @@ func (s *submission) stage(ctx context.Context, files []string) error {
 }
 
 func (s *submission) send(ctx context.Context) error {
-	job := s.res.Artifacts[2]
+	var job container.File
+	if s.Artifact != "" {
+		job = file(s.res.Artifacts[2])
+	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails, by its contract
 	s.res.HA = s.res.Staging + "/ha"
@@ -211,13 +220,13 @@ func (s *submission) send(ctx context.Context) error {
 	s.res.Name = config.YarnName.Value(s.Config)
 	if s.res.Name == "" {
 		if s.res.Name = config.PipelineName.Value(s.Config); s.res.Name == "" {
-			s.res.Name = job.Name
+			s.res.Name = cmp.Or(job.Name, SessionName)
 		}
 	}
 	app := &container.Application{
 		Protocol: version.Protocol, Version: version.Version, ID: s.res.ID.String(), Name: s.res.Name, User: s.User,
 		Config: s.Config, Hadoop: container.HadoopProperties(s.Hadoop, s.Config), JobID: s.res.JobID,
-		Artifact: file(job), Args: s.Args,
+		Session: s.Artifact == "", Artifact: job, Args: s.Args,
 		Staging: s.res.Staging, HA: s.res.HA, TaskManager: file(s.res.Artifacts[1]), Token: hex.EncodeToString(secret), Submitted: s.start.UnixMilli(),
 	}
 	creds := &token.Credentials{}
@@ -266,7 +275,13 @@ func (s *submission) context(launch *yarnpb.ContainerLaunchContextProto) *yarnpb
 	for _, t := range config.YarnTags.Value(c) {
 		sub.ApplicationTags = append(sub.ApplicationTags, strings.ToLower(t))
 	}
+	if s.Artifact == "" {
+		sub.ApplicationTags = append(sub.ApplicationTags, container.SessionTag)
+	}
 	return sub
 }
+
+// SessionName is the name of a session that has none. Flink's is "Flink session cluster".
+const SessionName = "Thalweg session cluster"
 
 func ptr[T any](v T) *T { return &v }

@@ -29,6 +29,10 @@ type prefetch struct {
 func startPrefetch(ctx context.Context, files *fs.Registry, f container.File, dir string, log zerolog.Logger) *prefetch {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &prefetch{files: files, file: f, log: log, path: filepath.Join(dir, "program"), cancel: cancel, done: make(chan struct{})}
+	if f.URI == "" { // a session: its jobs come later
+		close(p.done)
+		return p
+	}
 	go func() {
 		defer close(p.done)
 		p.err = p.copy(ctx)

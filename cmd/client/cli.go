@@ -229,6 +229,10 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 		return nil, err
 	}
 	k.wait.began("the application and its master", k.limit, "")
+	if cfg, err = c.inSession(ctx, k, cfg, id); err != nil {
+		k.close()
+		return nil, err
+	}
 	t, err := control.FindJob(ctx, k.yarn, cfg, id)
 	k.wait.close()
 	if err != nil {

@@ -182,8 +182,8 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 	}
 	t.Setenv("HADOOP_CONF_DIR", hadoop)
 	for want, args := range map[string][]string{
-		`did you mean "execution.checkpointing.interval"`:               {"run", "-Dexecution.checkpointing.intervall=1s", self},
-		"want local or yarn-application":                                {"run", "-t", "mars", self},
+		`did you mean "execution.checkpointing.interval"`: {"run", "-Dexecution.checkpointing.intervall=1s", self},
+		"want local, yarn-application or yarn-session":    {"run", "-t", "mars", self},
 		"does not exist":                                                {"run", "./no-such-job"},
 		"run: give an artifact: an executable":                          {"run"},
 		"info: give an artifact":                                        {"info"},

@@ -23,6 +23,8 @@ type follower struct {
 	app   yarn.ApplicationID
 	job   string
 	start time.Time
+	// session: the application goes on after the job.
+	session bool
 
 	yarn       followedYARN     // k's when nil
 	interrupts <-chan os.Signal // the process's when nil
@@ -101,6 +103,9 @@ func (f *follower) follow(parent context.Context) error {
 				return f.ended(o.app)
 			}
 			f.show(o)
+			if done, err := f.jobEnded(ctx, o); done {
+				return err
+			}
 		case s := <-f.interrupts:
 			if f.answers != nil || !f.ask(s) {
 				return f.leave()
@@ -376,12 +381,18 @@ func (f *follower) question() {
 }
 
 func (f *follower) leave() error {
+	if f.session {
+		return &exitError{exitInterrupted, fmt.Errorf("interrupted; job %s goes on (thalweg cancel %s ends it)", f.job, f.job)}
+	}
 	return &exitError{exitInterrupted, fmt.Errorf("interrupted; %s goes on (thalweg cancel -Dyarn.application.id=%s ends it)", f.app, f.app)}
 }
 
 // cancel ends the job; follow stays to see it end.
 func (f *follower) cancel(ctx context.Context) error {
 	f.cancelled = true
+	if f.last.rest == "" && f.session {
+		return fmt.Errorf("the session has no master at the moment: cancel the job when it is back (thalweg cancel %s)", f.job)
+	}
 	if f.last.rest == "" {
 		return f.yarn.Kill(ctx, f.app, "cancelled by the user before the job ran")
 	}

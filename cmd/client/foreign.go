@@ -79,7 +79,7 @@ func foreignActions() []*cobra.Command {
 	var out []*cobra.Command
 	for name, hint := range map[string]string{
 		"run-application": "thalweg run -t yarn-application ARTIFACT, as in Flink 2",
-		"yarn-session":    "there are no sessions yet: thalweg run -t yarn-application ARTIFACT starts an application for each job",
+		"yarn-session":    "it is thalweg session start|attach|list|stop here",
 	} {
 		out = append(out, &cobra.Command{Use: name, Hidden: true, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
 			return &usageError{fmt.Errorf("there is no action %s: %s", name, hint)}

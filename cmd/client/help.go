@@ -17,6 +17,8 @@ A job is an ordinary Go program that calls stream.Main. Write one, then
   thalweg run ./job                                 here, on an embedded cluster
   thalweg run -t yarn-application -d ./job          on the cluster of HADOOP_CONF_DIR
   thalweg doctor                                    whether one could run there
+  thalweg session start -d                          an application that takes many jobs
+  thalweg run -t yarn-session -d ./job              one of them
   thalweg list                                      what runs
   thalweg savepoint -Dyarn.application.name=job hdfs:///savepoints
   thalweg stop -Dyarn.application.name=job -p hdfs:///savepoints
@@ -48,7 +50,7 @@ A job that runs here hands on its own.`
 var inapplicable = map[string][]string{
 	"run": {"jobmanager"}, "info": {"jobmanager", "target"}, "version": {"jobmanager", "target", "define"}, "config": {"jobmanager", "target", "define"},
 	"completion": {"jobmanager", "target", "define", "output"}, "help": {"jobmanager", "target", "define", "output"},
-	"list": {"target"}, "cancel": {"target"}, "stop": {"target"}, "savepoint": {"target"}, "checkpoint": {"target"}, "state": {"target", "jobmanager"},
+	"session": {"jobmanager", "target"}, "state": {"target", "jobmanager"},
 	"kafka-transactions": {"target", "jobmanager"}, "doctor": {"target", "jobmanager"},
 }
 
@@ -97,7 +99,7 @@ func (c *cli) complete(root *cobra.Command) {
 		}
 	}
 	for name, fn := range map[string]cobra.CompletionFunc{
-		"target": fixed("local", "yarn-application"), "output": fixed("text", "json"),
+		"target": fixed("local", "yarn-application", "yarn-session"), "output": fixed("text", "json"),
 		"define": c.completeKey,
 	} {
 		_ = root.RegisterFlagCompletionFunc(name, fn) // the flags exist
@@ -115,15 +117,15 @@ func (c *cli) applies(cmd *cobra.Command) error {
 	switch name := cmd.Name(); name {
 	case "run", "info":
 		if c.address != "" {
-			return &usageError{fmt.Errorf("%s: -m %s: a job is not sent to a REST interface; thalweg run takes -t local or -t yarn-application", name, c.address)}
+			return &usageError{fmt.Errorf("%s: -m %s: a job is not sent to a REST interface; thalweg run takes -t local, -t yarn-application or -t yarn-session", name, c.address)}
 		}
 	case "list", "cancel", "stop", "savepoint", "checkpoint":
 		switch c.target {
-		case "", "yarn-application":
+		case "", "yarn-application", "yarn-session":
 		case "local":
 			return &usageError{fmt.Errorf("%s: -t local: a job that runs on this machine is reached by -m localhost:%d (rest.port)", name, config.RestPort.Default)}
 		default:
-			return &usageError{fmt.Errorf("%s: -t %s: want yarn-application", name, c.target)}
+			return &usageError{fmt.Errorf("%s: -t %s: want yarn-application or yarn-session", name, c.target)}
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ func (c *cli) listCommand() *cobra.Command {
 		Use: "list", Short: "list the applications that run and their jobs", Args: atMost(),
 		Long: "List YARN's applications of type Thalweg (yarn.application.type) of all users, with the state of each and of its jobs; the master of each\n" +
 			"is asked. -Dyarn.application.id= shows a single one, also when it has ended, with all that YARN says about its end; -a a line of it for each\n" +
-			"that has failed. -m host:port shows the jobs behind a REST interface.",
+			"that has failed. -t yarn-session shows the sessions with their jobs alone. -m host:port shows the jobs behind a REST interface.",
 		Example: "  thalweg list\n  thalweg list -a -o json\n  thalweg list -Dyarn.application.id=application_1700000000000_0001\n  thalweg list -m localhost:8081",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context(), all) },
 	}
@@ -43,6 +43,7 @@ type listed struct {
 	Web         string                `json:"webUrl,omitempty"`
 	Started     int64                 `json:"started,omitempty"`
 	Diagnostics string                `json:"diagnostics,omitempty"`
+	Session     bool                  `json:"session,omitempty"`
 	Jobs        []control.JobOverview `json:"jobs"`
 	Error       string                `json:"error,omitempty"` // why its jobs are not known
 }
@@ -123,12 +124,16 @@ func (c *cli) listYARN(ctx context.Context, cfg config.Configuration, all bool) 
 			return nil, err
 		}
 		apps = []control.Application{a}
+	} else if c.target == "yarn-session" {
+		if apps, err = control.Sessions(ctx, k.yarn, cfg, all); err != nil {
+			return nil, err
+		}
 	} else if apps, err = control.List(ctx, k.yarn, cfg, all); err != nil {
 		return nil, err
 	}
 	rows := []listed{}
 	for _, a := range apps {
-		r := listed{id: a.ID, Application: a.ID.String(), Name: a.Name, User: a.User, Queue: a.Queue, State: a.State, Final: a.Final, Web: a.Proxy, Started: a.Start.UnixMilli(), Diagnostics: a.Diagnostics, Jobs: []control.JobOverview{}}
+		r := listed{id: a.ID, Application: a.ID.String(), Name: a.Name, User: a.User, Queue: a.Queue, State: a.State, Final: a.Final, Web: a.Proxy, Started: a.Start.UnixMilli(), Diagnostics: a.Diagnostics, Session: a.Session, Jobs: []control.JobOverview{}}
 		if a.REST != "" {
 			rest := control.NewREST(a.REST, 5*time.Second)
 			jobs, err := rest.Jobs(ctx)
@@ -150,7 +155,7 @@ func (c *cli) cancelCommand() *cobra.Command {
 			"its master, in ACCEPTED, is killed through YARN." + whichJob,
 		Example: "  thalweg cancel -Dyarn.application.name=orders", Args: atMost("a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && c.address == "" {
+			if len(args) == 0 && c.address == "" && c.target != "yarn-session" {
 				if done, err := c.cancelWaiting(cmd.Context()); done || err != nil {
 					return err
 				}

@@ -80,10 +80,14 @@ func artifactAt(args []string) int {
 // rewrite turns Flink's spellings into ours, up to the artifact.
 func rewrite(args []string) []string {
 	out := slices.Clone(args)
-	value := false
+	value, session := false, false
 	for i, a := range args[:artifactAt(args)] {
 		name, val, has := strings.Cut(a, "=")
-		if long, ok := longForms[name]; ok && !value {
+		long, ok := longForms[name]
+		if session = session || a == "session" && !value; session && !ok {
+			long, ok = sessionForms[name]
+		}
+		if ok && !value {
 			if a = long; has {
 				a += "=" + val
 			}
@@ -97,7 +101,8 @@ func rewrite(args []string) []string {
 // takesValue reports whether the argument is a flag of run whose value is the next argument.
 func takesValue(a string) bool {
 	switch a {
-	case "-t", "--target", "-p", "--parallelism", "-D", "-s", "--fromSavepoint", "--claimMode", "-o", "--output", "-m", "--jobmanager":
+	case "-t", "--target", "-p", "--parallelism", "-D", "-s", "--fromSavepoint", "--claimMode", "-o", "--output", "-m", "--jobmanager",
+		"--applicationId", "--name", "--queue", "--jobManagerMemory", "--taskManagerMemory", "--applicationType", "--nodeLabel":
 		return true
 	}
 	return false
@@ -114,10 +119,10 @@ func (c *cli) root() *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringArrayVarP(&c.dynamic, "define", "D", nil, "set an option: -Dkey=value (repeat it for more)")
 	f.StringVarP(&c.output, "output", "o", "text", "form of the output: text or json (one object a line)")
-	f.StringVarP(&c.target, "target", "t", "", "where: local or yarn-application")
+	f.StringVarP(&c.target, "target", "t", "", "where: local, yarn-application or yarn-session")
 	f.StringVarP(&c.address, "jobmanager", "m", "", "host:port of the REST interface, instead of an application on YARN")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.rescaleCommand(), c.stateCommand(), c.kafkaCommand(), c.doctorCommand(), c.configCommand(), c.versionCommand())
+	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.rescaleCommand(), c.sessionCommand(), c.stateCommand(), c.kafkaCommand(), c.doctorCommand(), c.configCommand(), c.versionCommand())
 	root.AddCommand(foreignActions()...)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := valuesGiven(cmd); err != nil {

@@ -36,12 +36,14 @@ func (c *cli) runCommand(name string, aliases ...string) *cobra.Command {
 are built first. Everything after the artifact belongs to the program.
 
 --target local (the default) runs it on an embedded cluster in one process on this machine. --target yarn-application submits an
-application to the YARN cluster of HADOOP_CONF_DIR: files that the cluster has already are not sent again. Without -d the command stays, shows how
+application to the YARN cluster of HADOOP_CONF_DIR: files that the cluster has already are not sent again. --target yarn-session runs it in your session
+that runs (thalweg session start), or in the one of -Dyarn.application.id=. Without -d the command stays, shows how
 the job goes, and its exit code tells how it ended; Ctrl-C asks whether to cancel the job or to leave it running.`,
 		Example: `  thalweg run ./job --brokers kafka:9092
   thalweg run -t yarn-application -d -p 4 ./job --brokers kafka:9092
   thalweg run -t yarn-application -Dyarn.application.queue=streaming -Dexecution.checkpointing.interval=10s ./cmd/job
   thalweg run -t yarn-application -s hdfs:///savepoints/savepoint-1 -p 8 ./job
+  thalweg run -t yarn-session -d -p 4 ./job --brokers kafka:9092
   thalweg run -t yarn-application -d -o json ./job | jq .applicationId`,
 		Args: artifactFirst,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,8 +127,14 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	if target == "" {
 		target = config.Target.Value(cfg)
 	}
-	if target != "local" && target != "yarn-application" {
-		return &usageError{fmt.Errorf("-t %s: want local or yarn-application", target)}
+	switch target {
+	case "local", "yarn-application":
+	case "yarn-session":
+		if err := c.checkSessionKeys(); err != nil {
+			return err
+		}
+	default:
+		return &usageError{fmt.Errorf("-t %s: want local, yarn-application or yarn-session", target)}
 	}
 	if target == "local" && f.detached {
 		return &usageError{errors.New("-d: a job that runs on this machine ends with this command: use -t yarn-application, or the shell's & to go on")}
@@ -147,6 +155,9 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	}
 	if err := artifact.CheckStatic(path); err != nil {
 		return err
+	}
+	if target == "yarn-session" {
+		return c.runInSession(ctx, f, cfg, path, args, start, built)
 	}
 	k, err := c.connect(cfg)
 	if err != nil {

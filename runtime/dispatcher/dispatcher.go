@@ -42,6 +42,11 @@ type Options struct {
 	Epoch    int64
 	// Owner is who runs the jobs, for people: an application. It may be empty.
 	Owner string
+	// Session says that jobs come and go: one that cannot be recovered does not keep the others from it, and ended ones are forgotten
+	// (jobstore.expiration-time, jobstore.max-capacity).
+	Session bool
+	// OnFenced is called, on a goroutine of its own, when a job finds that a newer application attempt has taken over; it may be nil.
+	OnFenced func()
 	// CancelTimeout is how long tasks may take to end before their worker is killed; 30 s by default.
 	CancelTimeout time.Duration
 	Logger        zerolog.Logger
@@ -63,10 +68,12 @@ type Dispatcher struct {
 }
 
 type job struct {
-	id     graph.JobID
-	master *jobmaster.JobMaster
-	done   chan struct{}
-	result jobmaster.Result // after done
+	id       graph.JobID
+	name     string
+	artifact string // SHA-256 of its binary
+	master   running
+	done     chan struct{}
+	result   jobmaster.Result // after done
 }
 
 // New makes a Dispatcher.
@@ -98,34 +105,14 @@ func (d *Dispatcher) Submit(ctx context.Context, s Submission) (graph.JobID, err
 	if err := d.opts.Store.PutJob(ctx, ha.Job{ID: s.JobID, Name: s.Graph.Name, Data: data}); err != nil {
 		return s.JobID, fmt.Errorf("dispatcher: submit %s: %w", s.JobID, err)
 	}
-	return s.JobID, d.run(ctx, s)
-}
-
-// Recover starts the jobs that an earlier application attempt left; artifact says where a job's binary is on this machine ("" when it
-// must be fetched). It returns their ids.
-func (d *Dispatcher) Recover(ctx context.Context, artifact func(Artifact) string) ([]graph.JobID, error) {
-	stored, err := d.opts.Store.Jobs(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("dispatcher: recover jobs: %w", err)
+	d.expire(ctx)
+	err = d.run(ctx, s)
+	if err != nil && d.opts.Session && !errors.Is(err, ha.ErrFenced) && !errors.Is(err, ha.ErrEnded) && !errors.Is(err, ErrClosed) { // or the next attempt would run what nobody knows of
+		if serr := d.opts.Store.EndJob(ctx, s.JobID, ha.Result{State: string(scheduler.JobFailed), Name: s.Graph.Name, Error: err.Error(), End: time.Now()}); serr != nil {
+			d.log.Warn().Err(serr).Stringer("job_id", s.JobID).Msg("the end of a job that could not be started is not stored")
+		}
 	}
-	var ids []graph.JobID
-	for _, j := range stored {
-		var s Submission
-		if err := json.Unmarshal(j.Data, &s); err != nil {
-			return ids, fmt.Errorf("dispatcher: recover job %s (%s): %w", j.ID, j.Name, err)
-		}
-		if artifact != nil {
-			s.Artifact.Path = artifact(s.Artifact)
-		}
-		if err := d.run(ctx, s); err != nil {
-			if errors.Is(err, ha.ErrEnded) {
-				continue
-			}
-			return ids, err
-		}
-		ids = append(ids, s.JobID)
-	}
-	return ids, nil
+	return s.JobID, err
 }
 
 // effective is the job's configuration: the graph's wins over the submission's, which wins over the cluster's.
@@ -146,7 +133,7 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 		DataSecret: s.DataSecret,
 		Artifact:   &pb.Artifact{Uri: s.Artifact.URI, Sha256: s.Artifact.SHA256, Size: s.Artifact.Size, Name: s.Artifact.Name},
 		Resources:  d.opts.Resources, Store: d.opts.Store, FS: d.opts.FS, CancelTimeout: d.opts.CancelTimeout, Logger: d.opts.Logger,
-		OnEnd: func(r jobmaster.Result) error { return d.storeResult(s.JobID, r) }}
+		OnEnd: func(r jobmaster.Result) error { return d.storeResult(s.JobID, s.Graph.Name, r) }}
 	if d.opts.Launcher != nil {
 		opts.LaunchCoordinator = func(ctx context.Context, cfg rpc.ProcessConfig) (rpc.CoordinatorLink, func() string, error) {
 			return d.opts.Launcher.LaunchCoordinator(ctx, cfg, s.Artifact)
@@ -156,21 +143,29 @@ func (d *Dispatcher) run(ctx context.Context, s Submission) error {
 	if err != nil {
 		return err
 	}
-	j := &job{id: s.JobID, master: master, done: make(chan struct{})}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return fmt.Errorf("dispatcher: run job %s: %w", s.JobID, ErrClosed)
+	j := &job{id: s.JobID, name: s.Graph.Name, artifact: s.Artifact.SHA256, done: make(chan struct{})}
+	j.master.set(master)
+	if err := d.add(j); err != nil {
+		return fmt.Errorf("dispatcher: run job %s: %w", s.JobID, err)
 	}
-	if d.jobs[s.JobID] != nil {
-		return fmt.Errorf("dispatcher: run job %s: it runs already", s.JobID)
-	}
-	d.jobs[s.JobID] = j
-	d.order = append(d.order, s.JobID)
 	d.wg.Go(func() {
 		r := master.Run(d.ctx)
 		d.ended(j, r)
 	})
+	return nil
+}
+
+func (d *Dispatcher) add(j *job) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	if d.jobs[j.id] != nil {
+		return errors.New("it runs already")
+	}
+	d.jobs[j.id] = j
+	d.order = append(d.order, j.id)
 	return nil
 }
 
@@ -183,13 +178,17 @@ func (d *Dispatcher) ended(j *job, r jobmaster.Result) {
 	}
 	ev.Str("state", string(r.State)).Dur("dur", r.End.Sub(r.Start)).Msg("job ended")
 	j.result = r
+	j.master.archive(r)
 	close(j.done)
+	if r.Fenced && d.opts.OnFenced != nil {
+		go d.opts.OnFenced() // it ends this attempt, and so may wait for us
+	}
 }
 
 // storeResult repeats until the store has the result of a job that ended for good; a job without one would be run again by the next
 // attempt.
-func (d *Dispatcher) storeResult(id graph.JobID, result jobmaster.Result) error {
-	r := ha.Result{State: string(result.State), Start: result.Start, End: result.End}
+func (d *Dispatcher) storeResult(id graph.JobID, name string, result jobmaster.Result) error {
+	r := ha.Result{State: string(result.State), Name: name, Start: result.Start, End: result.End}
 	if result.Failure != nil {
 		r.Error = result.Failure.Message
 	}
@@ -248,7 +247,7 @@ func (d *Dispatcher) Details(ctx context.Context, id graph.JobID) (*jobmaster.De
 	if err != nil {
 		return nil, err
 	}
-	return j.master.Details(ctx)
+	return j.master.details(ctx)
 }
 
 // Jobs returns the details of all jobs, newest first.
@@ -271,7 +270,11 @@ func (d *Dispatcher) Cancel(id graph.JobID) error {
 	if err != nil {
 		return err
 	}
-	return j.master.Cancel()
+	m, err := j.master.live("cancel")
+	if err != nil {
+		return err
+	}
+	return m.Cancel()
 }
 
 // Require sets what a job's parallelism must be; see jobmaster.JobMaster.Require.
@@ -280,7 +283,11 @@ func (d *Dispatcher) Require(ctx context.Context, id graph.JobID, r scheduler.Re
 	if err != nil {
 		return err
 	}
-	return j.master.Require(ctx, r)
+	m, err := j.master.live("rescale")
+	if err != nil {
+		return err
+	}
+	return m.Require(ctx, r)
 }
 
 // Trigger takes a checkpoint or savepoint, or stops the job with one, and waits for the outcome.
@@ -290,7 +297,7 @@ func (d *Dispatcher) Trigger(ctx context.Context, id graph.JobID, r jobmaster.Tr
 		return jobmaster.TriggerResult{}, err
 	}
 	select {
-	case res := <-j.master.Trigger(r):
+	case res := <-j.trigger(r):
 		return res, res.Err
 	case <-ctx.Done():
 		return jobmaster.TriggerResult{}, context.Cause(ctx)
@@ -305,7 +312,7 @@ func (d *Dispatcher) TriggerAsync(id graph.JobID, r jobmaster.TriggerRequest) <-
 		ch <- jobmaster.TriggerResult{Err: err}
 		return ch
 	}
-	return j.master.Trigger(r)
+	return j.trigger(r)
 }
 
 // Running counts jobs that have not ended.

@@ -113,7 +113,7 @@ func (d *Dispatcher) StartTrigger(id graph.JobID, trigger string, r jobmaster.Tr
 	}
 	d.beside(func(ctx context.Context) {
 		select {
-		case res := <-j.master.Trigger(r):
+		case res := <-j.trigger(r):
 			if r.Kind == jobmaster.TriggerStop && res.Err == nil {
 				res.Err = j.stopped(ctx, res.Path)
 			}
@@ -165,7 +165,7 @@ func (j *job) stopped(ctx context.Context, path string) error {
 	t := time.NewTicker(stopPoll)
 	defer t.Stop()
 	for {
-		det, err := j.master.Details(ctx)
+		det, err := j.master.details(ctx)
 		switch {
 		case err != nil: // it ended
 		case first:

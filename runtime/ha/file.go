@@ -210,6 +210,7 @@ func (s *FileStore) Jobs(ctx context.Context) ([]Job, error) {
 		return nil, fmt.Errorf("ha: list jobs: %w", err)
 	}
 	var out []Job
+	var damaged []error
 	for _, i := range infos {
 		rawID, err := graph.ParseID(path.Base(i.Path))
 		if err != nil {
@@ -237,12 +238,13 @@ func (s *FileStore) Jobs(ctx context.Context) ([]Job, error) {
 		}
 		var j Job
 		if err := json.Unmarshal(b, &j); err != nil {
-			return nil, fmt.Errorf("ha: read job %s: %w", id, s.damaged(s.jobFile(id), err))
+			damaged = append(damaged, fmt.Errorf("ha: read job %s: %w", id, s.damaged(s.jobFile(id), err)))
+			continue
 		}
 		out = append(out, j)
 	}
 	slices.SortFunc(out, func(a, b Job) int { return slices.Compare(a.ID.ID[:], b.ID.ID[:]) })
-	return out, nil
+	return out, errors.Join(damaged...)
 }
 
 // EndJob implements Store. The rename of the token decides; the result file and the removal follow, and OpenJob of a later attempt
@@ -335,6 +337,20 @@ func (s *FileStore) Results(ctx context.Context) (map[graph.JobID]Result, error)
 		}
 	}
 	return out, s.unburied(ctx, out)
+}
+
+// ForgetResult implements Store.
+func (s *FileStore) ForgetResult(ctx context.Context, id graph.JobID) error {
+	if err := s.CheckEpoch(ctx); err != nil {
+		return fmt.Errorf("ha: forget result of job %s: %w", id, err)
+	}
+	s.mu.Lock()
+	delete(s.jobs, id)
+	s.mu.Unlock()
+	if err := s.fs.Remove(ctx, s.resultFile(id), false); err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		return fmt.Errorf("ha: forget result of job %s: %w", id, err)
+	}
+	return nil
 }
 
 // unburied adds the jobs whose token says that they ended, and whose attempt died before it could write the result.

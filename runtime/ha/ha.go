@@ -52,6 +52,7 @@ func (p Pointer) IsZero() bool { return p == Pointer{} }
 // Result is how a job ended.
 type Result struct {
 	State string    `json:"state"` // FINISHED, CANCELED, FAILED
+	Name  string    `json:"name,omitempty"`
 	Error string    `json:"error,omitempty"`
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -77,7 +78,7 @@ type Store interface {
 
 	// PutJob stores a submitted job; storing the same id again is an error unless the content is equal.
 	PutJob(ctx context.Context, j Job) error
-	// Jobs lists the jobs that are stored and have not ended, by id.
+	// Jobs lists the jobs that are stored and have not ended, by id. Those that can be read come with an ErrDamaged for the others.
 	Jobs(ctx context.Context) ([]Job, error)
 	// OpenJob takes the job over for this epoch and returns its pointer and the first checkpoint number that this epoch may use;
 	// that number is reserved. ErrEnded when the job has a result.
@@ -105,6 +106,8 @@ type Store interface {
 	EndJob(ctx context.Context, id graph.JobID, r Result) error
 	// Results lists the jobs that ended.
 	Results(ctx context.Context) (map[graph.JobID]Result, error)
+	// ForgetResult removes the result of a job that ended; one that is missing is no error.
+	ForgetResult(ctx context.Context, id graph.JobID) error
 
 	// PublishLeader announces this attempt; l.Epoch is set by the store.
 	PublishLeader(ctx context.Context, l Leader) error

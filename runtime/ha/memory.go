@@ -216,6 +216,18 @@ func (m *Memory) Results(context.Context) (map[graph.JobID]Result, error) {
 	return maps.Clone(m.shared.results), nil
 }
 
+// ForgetResult implements Store.
+func (m *Memory) ForgetResult(_ context.Context, id graph.JobID) error {
+	return m.locked("forget result", func(s *memory) error {
+		if err := m.check(s); err != nil {
+			return err
+		}
+		delete(s.results, id)
+		delete(s.endedBy, id)
+		return nil
+	})
+}
+
 // PublishLeader implements Store.
 func (m *Memory) PublishLeader(_ context.Context, l Leader) error {
 	return m.locked("publish leader", func(s *memory) error {

@@ -64,7 +64,7 @@ func (s *server) overview(r *http.Request) (any, error) {
 func (s *server) dashboardConfig(*http.Request) (any, error) {
 	zone, offset := time.Now().Zone()
 	return object{"refresh-interval": config.WebRefreshInterval.Value(s.opts.Config).Milliseconds(), "timezone-name": zone, "timezone-offset": offset * 1000,
-		"flink-version": version.Version, "flink-revision": "", "product": "thalweg",
+		"flink-version": version.Version, "flink-revision": "", "product": "thalweg", "protocol": version.Protocol, "session": s.opts.Session != nil,
 		"features": object{"web-submit": false, "web-cancel": true, "web-rescale": true, "web-history": false}}, nil
 }
 

@@ -54,6 +54,8 @@ type Options struct {
 	TaskManagers TaskManagers
 	Config       config.Configuration // the cluster's
 	LogDir       string               // of the JobManager; "" serves no logs
+	// Session takes jobs; nil for a cluster of one job.
+	Session Session
 	// Shutdown ends the cluster (DELETE /cluster); nil refuses it. It must return at once.
 	Shutdown func()
 	// CheckFolder returns the full URI of the folder for a savepoint that a request names in field, or says why there cannot be one, in words for
@@ -115,7 +117,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-cache")
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r.Body = http.MaxBytesReader(w, r.Body, s.limit(r))
 	p := "/" + strings.Trim(r.URL.Path, "/") // Flink's Router ignores slashes at both ends
 	if rest, ok := strings.CutPrefix(p, "/v1/"); ok {
 		p = "/" + rest
@@ -153,9 +155,12 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	var st *statusError
 	var big *http.MaxBytesError
+	refused, isRefusal := refusalStatus(err)
 	switch {
 	case errors.As(err, &st):
 		status = st.status
+	case isRefusal:
+		status = refused
 	case errors.As(err, &big):
 		status = http.StatusRequestEntityTooLarge
 	case errors.Is(err, dispatcher.ErrUnknownJob), errors.Is(err, dispatcher.ErrUnknownTrigger):
@@ -258,6 +263,7 @@ func (s *server) routes() {
 	s.jobRoutes()
 	s.checkpointRoutes()
 	s.rescaleRoutes()
+	s.sessionRoutes()
 	s.mux.HandleFunc("GET /metrics", s.prometheus)
 	s.mux.Handle("GET /{$}", webui.Handler())
 }

@@ -71,8 +71,13 @@ func Resolve(ctx context.Context, name string, o Options) (string, error) {
 // Check looks whether the file can be a job: an executable for linux/amd64 that links the SDK and speaks this protocol.
 //
 // Errors: *Error.
-func Check(name string) error {
-	f, err := os.Open(name)
+func Check(name string) error { return CheckFor(name, name, "this client") }
+
+// CheckFor is Check of a file that messages call name, for peer, which has this program's protocol.
+//
+// Errors: *Error.
+func CheckFor(file, name, peer string) error {
+	f, err := os.Open(file)
 	if err != nil {
 		return faultf("%s: %v", name, err)
 	}
@@ -98,7 +103,7 @@ func Check(name string) error {
 	if !links {
 		return faultf("%s does not link the SDK: its main must call stream.Main of %s/stream", name, module)
 	}
-	return checkProtocol(name, f)
+	return checkProtocol(name, peer, f)
 }
 
 // CheckStatic looks whether the executable runs on any machine: one that wants a loader and its libraries of the machine may not.
@@ -163,7 +168,7 @@ func kind(head [4]byte) string {
 }
 
 // checkProtocol searches the file's bytes: it is as fast as reading them.
-func checkProtocol(name string, f *os.File) error {
+func checkProtocol(name, peer string, f *os.File) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return faultf("%s: %v", name, err)
 	}
@@ -189,9 +194,23 @@ func checkProtocol(name string, f *os.File) error {
 		}
 	}
 	if found >= 0 && found != version.Protocol {
-		return faultf("%s was built with an SDK of protocol %d, this client has protocol %d (version %s): build it with the same release of %s", name, found, version.Protocol, version.Version, module)
+		return faultf("%s was built with %s of protocol %d, %s has protocol %d (version %s): build it with the same release of %s", name, sdk(f), found, peer, version.Protocol, version.Version, module)
 	}
 	return nil
+}
+
+// sdk names the SDK that a program links, with its version when the program tells.
+func sdk(f *os.File) string {
+	info, err := buildinfo.Read(f)
+	if err != nil {
+		return "an SDK"
+	}
+	for _, m := range info.Deps {
+		if m.Path == module && m.Version != "" {
+			return "SDK " + m.Version
+		}
+	}
+	return "an SDK"
 }
 
 func build(ctx context.Context, name string, dir bool, o Options) (string, error) {

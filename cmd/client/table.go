@@ -60,7 +60,7 @@ func writeTable(out io.Writer, rows []listed, whole bool) error {
 		}
 		for _, j := range r.Jobs {
 			name := r.Name
-			if name == "" {
+			if name == "" || r.Session { // of which there are many
 				name = j.Name
 			}
 			t.row(problemLine(j), r.Application, name, state, j.ID, j.State, since(j.StartTime))

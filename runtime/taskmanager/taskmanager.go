@@ -109,7 +109,10 @@ func privateDir(d string) (string, error) {
 // Run serves until ctx ends or a JobMaster shuts the TaskManager down (nil), or until it is refused or finds no JobMaster (ErrRefused,
 // ErrNoLeader). All workers have ended and the private folders are gone when it returns.
 func (t *TaskManager) Run(ctx context.Context) error {
+	watched := make(chan struct{})
+	t.wg.Go(func() { t.guardMemory(watched) })
 	err := t.serve(ctx)
+	close(watched)
 	t.mu.Lock()
 	t.closing = true
 	for _, w := range t.workers {

@@ -27,6 +27,7 @@ type worker struct {
 	hello    *pb.WorkerHello
 	stopping bool
 	killed   bool               // without grace: it hangs, and another one is to take its place
+	greedy   string             // why it was killed for memory; "" when it was not
 	silent   atomic.Bool        // killed, since nothing came from it
 	cancel   context.CancelFunc // of what precedes the launch
 	next     *pb.StartWorker    // to start when this one has ended
@@ -116,6 +117,9 @@ func (w *worker) run(ctx context.Context) {
 		exit.Reason = fmt.Sprintf("no word from it for %s (%s), as when a process is stopped or frozen; it was killed", w.timeout(), config.HeartbeatTimeout.Key)
 	}
 	t.mu.Lock()
+	if w.greedy != "" {
+		exit.Reason = w.greedy
+	}
 	delete(t.workers, job)
 	next, closing := w.next, t.closing
 	if w.stopping && !w.killed && next == nil { // the job needs nothing here any more; a worker that died is replaced

@@ -152,6 +152,13 @@ cluster-status: ## one line per daemon
 cluster-clean: ## stop the cluster and remove all its files but the jars
 	@go run ./test/rig/cmd/rig down -purge
 
+.PHONY: docker-hadoop test-docker
+docker-hadoop: ## the cluster as containers (docs/test-clusters.md): make docker-hadoop, SECURITY=kerberos NN_HA=true make docker-hadoop; end it: docker/hadoop/cluster.sh down
+	@docker/hadoop/cluster.sh build $(ARGS) && docker/hadoop/cluster.sh up
+
+test-docker: ## the stock clients' round trip through that cluster
+	@docker/hadoop/cluster.sh test
+
 ##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)
 
 .PHONY: bench bench-nexmark bench-start bench-latency bench-state bench-memory bench-checkpoint bench-rescale

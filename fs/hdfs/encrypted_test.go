@@ -23,19 +23,22 @@ func start(t *testing.T, site map[string]string) *rig.Cluster {
 	}
 	site["dfs.replication"], site["dfs.namenode.replication.min"] = "2", "1"
 	c, err := rig.Start(t.Context(), rig.Options{
-		Dir: filepath.Join(t.TempDir(), "cluster"), Daemons: []string{rig.NameNode, rig.DataNode, rig.DataNode2}, HDFSSite: site,
+		Dir: filepath.Join(t.TempDir(), "cluster"), Variant: "simple", Daemons: []string{rig.NameNode, rig.DataNode, rig.DataNode2}, HDFSSite: site,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-		defer cancel()
-		if err := c.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stop(t, c) })
 	return c
+}
+
+func stop(t *testing.T, c *rig.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	if err := c.Stop(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 // wire looks for content in what is sent and received.

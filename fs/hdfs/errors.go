@@ -109,7 +109,11 @@ func fail(op, path string, err error) error {
 			cause = remote.Error()
 		}
 		for _, a := range advice {
-			if errors.Is(err, a.class) {
+			switch {
+			case !errors.Is(err, a.class):
+			case a.class == errCryptoVersion: // which speaks of versions of a protocol alone
+				cause = a.words
+			default:
 				cause += " (" + a.words + ")"
 			}
 		}

@@ -27,20 +27,14 @@ func TestFaults(t *testing.T) {
 		t.Skip("starts real daemons")
 	}
 	c, err := rig.Start(t.Context(), rig.Options{
-		Dir: filepath.Join(t.TempDir(), "cluster"), Daemons: []string{rig.NameNode, rig.DataNode},
+		Dir: filepath.Join(t.TempDir(), "cluster"), Variant: "simple", Daemons: []string{rig.NameNode, rig.DataNode},
 		// The DataNode reports blocks late, so that the NameNode says "not replicated yet" and "not complete".
 		HDFSSite: map[string]string{"dfs.blockreport.incremental.intervalMsec": "200"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-		defer cancel()
-		if err := c.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stop(t, c) })
 	cfg := hdfs.Config{DefaultAuthority: c.NameNode, Replication: 1, BlockSize: 1 << 20, ConnectTimeout: 2 * time.Second}
 	for _, tc := range []struct {
 		name string
@@ -183,9 +177,9 @@ func quota(t *testing.T, c *rig.Cluster, cfg hdfs.Config) {
 		t.Fatal(err)
 	}
 	err := fs.WriteFile(ctx, f, "/quota/names/2", []byte("x"), false)
-	oneLine(t, err, fs.ErrQuota, "/quota/names/2", "quota")
+	oneLine(t, err, fs.ErrQuota, "/quota/names/2", "quota", "-setQuota")
 	err = fs.WriteFile(ctx, f, "/quota/space/f", pattern(2<<20), false)
-	oneLine(t, err, fs.ErrQuota, "/quota/space/f", "quota")
+	oneLine(t, err, fs.ErrQuota, "/quota/space/f", "quota", "-setSpaceQuota")
 	if _, err := f.Stat(ctx, "/quota/space/f"); !errors.Is(err, iofs.ErrNotExist) {
 		t.Errorf("the refused file: %v", err)
 	}
@@ -454,20 +448,14 @@ func TestPipelineGoesOnWithoutALostDataNode(t *testing.T) {
 		t.Skip("starts real daemons")
 	}
 	c, err := rig.Start(t.Context(), rig.Options{
-		Dir: filepath.Join(t.TempDir(), "cluster"), Daemons: []string{rig.NameNode, rig.DataNode, rig.DataNode2},
+		Dir: filepath.Join(t.TempDir(), "cluster"), Variant: "simple", Daemons: []string{rig.NameNode, rig.DataNode, rig.DataNode2},
 		// Two replicas are wanted, one is enough to close a file.
 		HDFSSite: map[string]string{"dfs.replication": "2", "dfs.namenode.replication.min": "1"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-		defer cancel()
-		if err := c.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stop(t, c) })
 	f := open(t, hdfs.Config{DefaultAuthority: c.NameNode, Replication: 2, BlockSize: 128 << 20, ConnectTimeout: 2 * time.Second})
 	data := pattern(24 << 20)
 	for i, victim := range []string{rig.DataNode, rig.DataNode2} {

@@ -23,7 +23,9 @@ import (
 )
 
 const (
-	createFlag    = 1     // CreateFlag.CREATE without OVERWRITE: the NameNode refuses an existing name
+	// CreateFlag.CREATE without OVERWRITE: the NameNode refuses an existing name. SHOULD_REPLICATE (0x80): also where the folder's files are
+	// erasure coded, which this writer does not do.
+	createFlag    = 1 | 0x80
 	newFilePerm   = 0o644 // before Chmod
 	renewInterval = 20 * time.Second
 )

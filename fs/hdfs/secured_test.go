@@ -2,7 +2,6 @@ package hdfs_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	iofs "io/fs"
 	"path/filepath"
@@ -32,13 +31,7 @@ func runVariant(t *testing.T, dir, variant string, daemons ...string) *rig.Clust
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-		defer cancel()
-		if err := c.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stop(t, c) })
 	return c
 }
 

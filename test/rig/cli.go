@@ -54,6 +54,9 @@ getconf) class=org.apache.hadoop.hdfs.tools.GetConf ;;
 haadmin) class=org.apache.hadoop.hdfs.tools.DFSHAAdmin ;;
 fetchdt) class=org.apache.hadoop.hdfs.tools.DelegationTokenFetcher ;;
 debug) class=org.apache.hadoop.hdfs.tools.DebugAdmin ;;
+crypto) class=org.apache.hadoop.hdfs.tools.CryptoAdmin ;;
+key) class=org.apache.hadoop.crypto.key.KeyShell ;;
+ec) class=org.apache.hadoop.hdfs.tools.ECAdmin ;;
 version) class=org.apache.hadoop.util.VersionInfo ;;
 *) echo "hdfs: no command $cmd here" >&2; exit 2 ;;
 esac

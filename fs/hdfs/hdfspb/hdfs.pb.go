@@ -1763,7 +1763,7 @@ func (x *GetBlockLocationsResponseProto) GetLocations() *LocatedBlocksProto {
 	return nil
 }
 
-// createFlag: 1 create, 2 overwrite.
+// createFlag: 1 create, 2 overwrite, 0x80 replicated whatever the folder says.
 type CreateRequestProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Src           *string                `protobuf:"bytes,1,req,name=src" json:"src,omitempty"`

@@ -206,7 +206,7 @@ func (m *master) makeManager() error {
 		return finalError{err}
 	}
 	m.driver = NewDriver(DriverOptions{
-		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.app.Config, Spec: spec, Prestart: m.prestart(spec), Tail: nodeTail, Logger: m.log,
+		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.driverConfig(), Spec: spec, Prestart: m.prestart(spec), Tail: nodeTail, Logger: m.log,
 		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL},
 		Launch: func(*yarnpb.ContainerProto, resourcemanager.WorkerSpec) (*yarnpb.ContainerLaunchContextProto, error) {
 			return TaskManagerLaunch(&app, creds)
@@ -226,6 +226,17 @@ func (m *master) prestart(s resourcemanager.WorkerSpec) int {
 	}
 	slots := max(s.Slots, 1)
 	return max(1, (config.Parallelism.Value(m.app.Config)+slots-1)/slots)
+}
+
+// driverConfig is the configuration, for a session without the limit of failed starts: its running jobs need no others, and those that wait for slots
+// end by themselves (slot.request.timeout).
+func (m *master) driverConfig() config.Configuration {
+	if !m.app.Session || config.StartFailureLimit.IsSet(m.app.Config) {
+		return m.app.Config
+	}
+	c := m.app.Config.Clone()
+	config.StartFailureLimit.Set(c, -1)
+	return c
 }
 
 // accept serves a TaskManager's link and looks after its container when the link breaks.

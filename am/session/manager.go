@@ -39,6 +39,8 @@ type Options struct {
 	Dispatcher Dispatcher
 	// Running are the hashes of the programs that jobs run.
 	Running func() map[string]bool
+	// Room says why there is no room for another job, nil for there is.
+	Room func() error
 	// Plan asks the program at path for its graph. An error that is User's comes back to the caller as it is.
 	Plan func(ctx context.Context, path string, r rest.JobRequest, c config.Configuration) (*graph.JobGraph, error)
 	// User reports whether an error of Plan is the caller's to mend.
@@ -120,6 +122,9 @@ func (m *Manager) Submit(ctx context.Context, r rest.JobRequest) (out rest.JobAc
 	r.JobID = id.String()
 	if name, known := m.opts.Dispatcher.Name(id); known {
 		return rest.JobAccepted{JobID: r.JobID, Name: name}, nil
+	}
+	if err := m.opts.Room(); err != nil {
+		return out, &rest.Refusal{Status: http.StatusConflict, Text: err.Error()}
 	}
 	own, effective, err := m.configuration(ctx, r.Config)
 	if err != nil {

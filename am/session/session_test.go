@@ -47,6 +47,7 @@ type rig struct {
 	jobs    jobs
 	store   *fault.FileSystem
 	running map[string]bool
+	full    error
 }
 
 func newRig(t *testing.T) *rig {
@@ -65,6 +66,7 @@ func newRig(t *testing.T) *rig {
 			b, err := os.ReadFile(path)
 			return &graph.JobGraph{Name: string(b[:4]) + " " + c["parallelism.default"]}, err
 		},
+		Room:   func() error { return r.full },
 		Folder: func(_ context.Context, _, v string) (string, error) { return "mem://nn" + v, nil },
 		Fetch:  func(context.Context, dispatcher.Artifact) (string, error) { return "", errors.New("not fetched") },
 		Check: func(file string) error {
@@ -172,6 +174,10 @@ func TestJobsConfiguration(t *testing.T) {
 	refused(t, err, 400, "parallelism.default = 9 is above")
 	_, err = r.Submit(t.Context(), rest.JobRequest{Program: p, JobID: "x"})
 	refused(t, err, 400, "32 hex digits")
+	r.full = errors.New("no room")
+	_, err = r.Submit(t.Context(), rest.JobRequest{Program: p})
+	refused(t, err, 409, "no room")
+	r.full = nil
 	r.Close()
 	_, err = r.Submit(t.Context(), rest.JobRequest{Program: p})
 	refused(t, err, 410, "shut down")

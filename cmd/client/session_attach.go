@@ -122,7 +122,7 @@ func (c *cli) sessionState(ctx context.Context, a control.Application) string {
 		if a.Ended() {
 			text += "/" + a.Final
 		}
-		if why := reason(a); why != "" && a.State != "RUNNING" {
+		if why, _, _ := strings.Cut(reason(a), " Details"); why != "" && a.State != "RUNNING" {
 			text += ": " + why
 		}
 		return text

@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 )
@@ -36,8 +38,10 @@ func (a *artifacts) get(ctx context.Context, art *pb.Artifact) (string, error) {
 	defer a.mu.Unlock()
 	path := filepath.Join(a.dir, sum)
 	if _, err := os.Stat(path); err == nil {
-		return path, nil
+		now := time.Now()
+		return path, os.Chtimes(path, now, now) // it is of use
 	}
+	a.prune()
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return "", fmt.Errorf("taskmanager: fetch artifact: %w", err)
 	}
@@ -67,6 +71,27 @@ func (a *artifacts) get(ctx context.Context, art *pb.Artifact) (string, error) {
 		return "", fmt.Errorf("taskmanager: fetch artifact %s: %w", art.GetUri(), errors.Join(err, os.RemoveAll(tmp.Name())))
 	}
 	return path, nil
+}
+
+// keepArtifacts is how many binaries stay beside a new one. A worker that runs one that has gone runs on; to start again it is fetched again.
+const keepArtifacts = 8
+
+// prune removes those that were not used for longest. Called with the lock.
+func (a *artifacts) prune() {
+	list, err := os.ReadDir(a.dir)
+	if err != nil || len(list) <= keepArtifacts {
+		return
+	}
+	used := map[string]time.Time{}
+	for _, e := range list {
+		if i, err := e.Info(); err == nil {
+			used[e.Name()] = i.ModTime()
+		}
+	}
+	slices.SortFunc(list, func(x, y os.DirEntry) int { return used[y.Name()].Compare(used[x.Name()]) })
+	for _, e := range list[keepArtifacts:] {
+		_ = os.Remove(filepath.Join(a.dir, e.Name())) // the next one tries again
+	}
 }
 
 func (a *artifacts) copy(ctx context.Context, uri string, w io.Writer) error {

@@ -2,7 +2,7 @@ package doctor
 
 import (
 	"context"
-	"errors"
+	"regexp"
 	"strings"
 	"time"
 
@@ -113,12 +113,11 @@ func skipped(check, because string) Finding {
 }
 func failure(check string, err error) Finding { return bad(check, plain(err), "") }
 
-// plain is an error in one line, without the name of the package that it comes from first.
+// pkg is the name of the package that an error comes from.
+var pkg = regexp.MustCompile(`^(client|conf|folder|fs|hdfs|identity|ipc|kerberos|memory|staging|submit): `)
+
+// plain is an error in one line, without the name of the package that it comes from.
 func plain(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	var refused *submit.ConfigError
-	if errors.As(err, &refused) {
-		text = strings.Join(strings.Fields(refused.Text), " ")
-	}
-	return text
+	return text[len(pkg.FindString(text)):]
 }

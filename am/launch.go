@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
 	"github.com/thalweg/thalweg/staging"
@@ -54,11 +55,26 @@ func environment(c config.Configuration, limit config.Bytes, cores int, prefix s
 	return env
 }
 
-// MasterLaunch is the launch context of the ApplicationMaster. creds are the tokens for the cluster's services; app is added to a copy.
+// MasterLaunch is the launch context of the ApplicationMaster, with keytab and krb5.conf where it has them. creds are the tokens for the
+// cluster's services; app is added to a copy.
 func MasterLaunch(app *container.Application, binary container.File, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
 	m := memory.ForMaster(app.Config)
 	env := environment(app.Config, m.Process, m.Cores, masterEnvPrefix)
-	return launch(app, MasterBinary, container.MasterLog, binary, env, creds)
+	lc, err := launch(app, MasterBinary, container.MasterLog, binary, env, creds)
+	if err != nil {
+		return nil, err
+	}
+	for name, f := range map[string]*container.File{config.LocalKeytab.Value(app.Config): app.Keytab, login.ConfName: app.KerberosConf} {
+		if f == nil {
+			continue
+		}
+		res, err := resource(*f)
+		if err != nil {
+			return nil, err
+		}
+		lc.LocalResources = append(lc.LocalResources, &yarnpb.StringLocalResourceMapProto{Key: &name, Value: res})
+	}
+	return lc, nil
 }
 
 // TaskManagerLaunch is the launch context of a TaskManager.
@@ -71,8 +87,12 @@ func TaskManagerLaunch(app *container.Application, creds *token.Credentials) (*y
 	return launch(app, TaskManagerBinary, container.TaskManagerLog, app.TaskManager, env, creds)
 }
 
+func resource(f container.File) (*yarnpb.LocalResourceProto, error) {
+	return staging.Artifact{Name: f.Name, URI: f.URI, Size: f.Size, ModTime: f.ModTime, Public: f.Public}.Resource()
+}
+
 func launch(app *container.Application, name, log string, binary container.File, env map[string]string, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
-	res, err := staging.Artifact{Name: binary.Name, URI: binary.URI, Size: binary.Size, ModTime: binary.ModTime, Public: binary.Public}.Resource()
+	res, err := resource(binary)
 	if err != nil {
 		return nil, err
 	}

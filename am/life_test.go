@@ -26,6 +26,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/yarnrpc/client"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/yarnfake"
 )
@@ -122,7 +123,11 @@ func newCluster(t *testing.T) *cluster {
 
 func (c *cluster) submit(args ...string) (*submit.Result, error) {
 	c.t.Helper()
-	files, err := container.FileSystems(c.fake.Conf(), "tester", nil, zerolog.Nop())
+	who, err := identity.New(c.fake.Conf(), identity.WithUser("tester"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	files, err := container.FileSystems(c.fake.Conf(), who, nil, zerolog.Nop())
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/am/session"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/memory"
@@ -26,9 +27,9 @@ import (
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/staging"
 	rmclient "github.com/thalweg/thalweg/yarnrpc/am"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/nm"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
-	"github.com/thalweg/thalweg/yarnrpc/token"
 )
 
 const (
@@ -50,6 +51,8 @@ type master struct {
 	app    *container.Application
 	log    zerolog.Logger
 	start  time.Time
+	who    *login.Who
+	tokens *tokens
 	files  *fs.Registry
 	env    []string // of the job's process
 	shares memory.Master
@@ -126,16 +129,19 @@ func (m *master) boot(life context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.env = []string{"HADOOP_CONF_DIR=" + hadoopDir, "YARN_CONF_DIR=", "HADOOP_USER_NAME=" + m.app.User}
-	for k, v := range memory.Environment(m.shares.Job, m.shares.Cores) {
-		m.env = append(m.env, k+"="+v)
-	}
-	if m.files, err = container.FileSystems(hadoop, m.app.User, nil, m.log); err != nil {
-		return err
-	}
 	m.work = filepath.Join(m.c.WorkDir, "job")
 	if err := os.MkdirAll(m.work, 0o700); err != nil {
 		return fmt.Errorf("am: %w", err)
+	}
+	if err := m.login(ctx, life, hadoop); err != nil {
+		return err
+	}
+	m.env = []string{"HADOOP_CONF_DIR=" + hadoopDir, "YARN_CONF_DIR=", "HADOOP_USER_NAME=" + m.app.User, m.tokens.file.Environment()}
+	for k, v := range memory.Environment(m.shares.Job, m.shares.Cores) {
+		m.env = append(m.env, k+"="+v)
+	}
+	if m.files, err = container.FileSystems(hadoop, m.who.Identity, nil, m.log); err != nil {
+		return err
 	}
 	m.program = make(chan fetched, 1)
 	if !m.app.Session {
@@ -145,7 +151,11 @@ func (m *master) boot(life context.Context) error {
 		return err
 	}
 	m.log = m.log.With().Stringer("attempt_id", m.rm.Attempt()).Logger()
-	m.nodes = nm.New(nm.WithLogger(m.log))
+	protect, err := identity.Protections(hadoop)
+	if err != nil {
+		return err
+	}
+	m.nodes = nm.New(nm.WithLogger(m.log), nm.WithProtections(protect...))
 	f, p, err := m.files.Resolve(ctx, m.app.HA)
 	if err != nil {
 		return finalError{fmt.Errorf("am: high-availability folder: %w", err)}
@@ -194,29 +204,23 @@ func port(l net.Listener) string {
 
 func (m *master) makeManager() error {
 	spec := resourcemanager.SpecOf(m.app.Config)
-	creds := m.c.Credentials.Clone()
-	for _, a := range creds.Aliases() { // the scheduler's token is the master's own
-		if t, _ := creds.Token(a); t.Kind == token.KindAMRM {
-			creds.Remove(a)
-		}
-	}
 	app := *m.app
-	app.Leader, app.Epoch = m.leader, m.epoch
-	if _, err := TaskManagerLaunch(&app, creds); err != nil { // what is wrong with it is wrong for every container
+	app.Leader, app.Epoch, app.Keytab, app.KerberosConf = m.leader, m.epoch, nil, nil
+	if _, err := TaskManagerLaunch(&app, m.tokens.launch()); err != nil { // what is wrong with it is wrong for every container
 		return finalError{err}
 	}
 	m.driver = NewDriver(DriverOptions{
 		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.driverConfig(), Spec: spec, Prestart: m.prestart(spec), Tail: nodeTail, Logger: m.log,
 		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL},
 		Launch: func(*yarnpb.ContainerProto, resourcemanager.WorkerSpec) (*yarnpb.ContainerLaunchContextProto, error) {
-			return TaskManagerLaunch(&app, creds)
+			return TaskManagerLaunch(&app, m.tokens.launch())
 		},
 	})
 	m.manager = resourcemanager.New(resourcemanager.Options{
 		Config: m.app.Config, Driver: m.driver, Epoch: m.epoch, Spec: spec, Logger: m.log,
 		OnFatal: m.fail,
 	})
-	return nil
+	return m.tokens.toldTo(m.manager.UpdateTokens)
 }
 
 // prestart is how many workers are asked for before the graph is known: what the default parallelism needs. A session has no graph.
@@ -313,5 +317,8 @@ func (m *master) close() {
 	}
 	if m.nodes != nil {
 		_ = m.nodes.Close() // the process ends
+	}
+	if m.who != nil {
+		_ = m.who.Close() // forgets the tickets
 	}
 }

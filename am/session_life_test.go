@@ -16,6 +16,7 @@ import (
 	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/runtime/rest"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 )
 
@@ -30,7 +31,11 @@ type testSession struct {
 func startSession(t *testing.T, extra config.Configuration) *testSession {
 	t.Helper()
 	c := newCluster(t)
-	files, err := container.FileSystems(c.fake.Conf(), "tester", nil, zerolog.Nop())
+	who, err := identity.New(c.fake.Conf(), identity.WithUser("tester"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	files, err := container.FileSystems(c.fake.Conf(), who, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

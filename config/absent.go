@@ -2,7 +2,7 @@ package config
 
 // Reasons that several keys share.
 const (
-	noKerberos  = "secure clusters (Kerberos) are not supported yet"
+	noContexts  = "Hadoop's daemons are logged in to by security.kerberos.login.keytab and .principal, or by kinit's tickets"
 	noTLS       = "connections are not encrypted yet"
 	noShipping  = "files are not sent along yet: embed them in the program (go:embed), or read them from HDFS"
 	noJars      = "there are no jars: a job is one program"
@@ -66,7 +66,10 @@ var absent = map[string]string{
 	"web.submit.enable":                                         "the status page only shows: it submits nothing",
 	"web.cancel.enable":                                         "the status page only shows: it cancels nothing",
 	"web.upload.dir":                                            "the status page only shows: it takes no uploads",
-	"security.context.factory.classes":                          noKerberos,
+	"security.context.factory.classes":                          noContexts,
+	"security.kerberos.login.contexts":                          noContexts,
+	"security.kerberos.relogin.period":                          "a ticket is replaced at 0.8 of its life",
+	"security.kerberos.fetch.delegation-token":                  "set security.delegation.tokens.enabled",
 	"state.backend.latency-track.keyed-state-enabled":           "access to state is not measured yet",
 	"state.backend.changelog.enabled":                           "there is no changelog; the pebble backend's checkpoints are incremental (state.backend.type)",
 	"state.changelog.enabled":                                   "there is no changelog; the pebble backend's checkpoints are incremental (state.backend.type)",
@@ -89,8 +92,8 @@ var absent = map[string]string{
 	"yarn.application-master.port":                              noRPCPorts,
 	"yarn.container-start-command-template":                     "there is no JVM to start; containerized.taskmanager.env.NAME sets the environment of the processes",
 	"yarn.properties-file.location":                             "there is no such file to grow stale: YARN is asked for your sessions (thalweg session list), and -t yarn-session takes the only one that runs",
-	"yarn.security.appmaster.delegation.token.services":         noKerberos,
-	"yarn.security.kerberos.additionalFileSystems":              noKerberos,
+	"yarn.security.appmaster.delegation.token.services":         "the application master gets the tokens of all file systems",
+	"yarn.security.kerberos.additionalFileSystems":              "set security.kerberos.access.hadoopFileSystems",
 	"external-resources":                                        "containers have memory and vcores so far, no GPUs or other resources",
 	"io.manager.async-writer.enabled":                           "files on local disks are io.tmp.dirs, with nothing else to set",
 	"fs.default-scheme":                                         "fs.defaultFS of core-site.xml (HADOOP_CONF_DIR) is the default file system",
@@ -108,9 +111,8 @@ var absent = map[string]string{
 
 // absentFamilies are the same for all keys that begin so; the longest that fits counts.
 var absentFamilies = map[string]string{
-	"security.kerberos.":                     noKerberos,
-	"security.delegation.":                   noKerberos,
-	"yarn.security.kerberos.":                noKerberos,
+	"security.delegation.token.provider.":    "there are tokens of HDFS alone (security.delegation.tokens.enabled)",
+	"security.kerberos.tokens.":              "the keys begin with security.delegation.tokens. now",
 	"zookeeper.sasl.":                        "nothing here uses ZooKeeper",
 	"security.ssl.":                          noTLS,
 	"taskmanager.network.netty.":             "there is no Netty",

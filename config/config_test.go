@@ -244,10 +244,10 @@ func TestFlinksOldNames(t *testing.T) {
 // Keys that users of Flink have in their configuration, and that are not here, say why; none is taken for a misspelling of another one.
 func TestFlinksKeysThatAreNotHere(t *testing.T) {
 	for _, key := range strings.Fields(`execution.attached pipeline.jars taskmanager.network.memory.fraction
-		taskmanager.memory.network.fraction security.kerberos.login.keytab security.kerberos.login.principal security.kerberos.krb5-conf.path
-		security.kerberos.access.hadoopFileSystems security.delegation.tokens.enabled security.delegation.token.provider.hadoopfs.enabled security.ssl.internal.enabled
+		taskmanager.memory.network.fraction security.kerberos.login.contexts security.kerberos.relogin.period
+		security.kerberos.fetch.delegation-token security.kerberos.tokens.renewal.retry.backoff security.delegation.token.provider.hadoopfs.enabled security.ssl.internal.enabled
 		security.ssl.rest.enabled yarn.ship-files yarn.ship-archives yarn.application-master.port yarn.container-start-command-template yarn.flink-dist-jar
-		yarn.properties-file.location yarn.provided.lib.dirs yarn.provided.usrlib.dir yarn.classpath.include-user-jar yarn.security.kerberos.ship-local-keytab
+		yarn.properties-file.location yarn.provided.lib.dirs yarn.provided.usrlib.dir yarn.classpath.include-user-jar
 		yarn.security.appmaster.delegation.token.services pipeline.generic-types pipeline.cached-files
 		jobmanager.failure-enrichers jobmanager.adaptive-scheduler.min-parallelism-increase jobmanager.adaptive-scheduler.resource-wait-timeout scheduler-mode jobmanager.rpc.address
 		rest.address rest.bind-address rest.flamegraph.enabled

@@ -97,6 +97,8 @@ var limits = map[string]struct{ least, below, most, above, also string }{
 	"yarn.file-replication":                                                   {"1", "0", "512", "513", "-1"},
 	"client.timeout":                                                          {"1 ms", "0", "36500 d", "36501 d", ""},
 	"client.connection-timeout":                                               {"1 ms", "0", "36500 d", "36501 d", ""},
+	"security.delegation.tokens.renewal.time-ratio":                           {"0.01", "0", "1", "1.1", ""},
+	"security.delegation.tokens.renewal.retry.backoff":                        {"1 ms", "0", "36500 d", "36501 d", ""},
 	"env.log.max-size":                                                        {"1mb", "1023kb", "1tb", "1025gb", ""},
 	"env.log.max":                                                             {"1", "0", "10000", "10001", ""},
 }

@@ -165,6 +165,20 @@ var (
 	LogMaxFiles          = intOption("env.log.max", 10, "Rolled log files that are kept.", between(1, 10_000))
 )
 
+// Kerberos.
+var (
+	KerberosKeytab      = stringOption("security.kerberos.login.keytab", "", "Path of the keytab that the client and the application log in with on a cluster with Kerberos; needs security.kerberos.login.principal. With it an application outlives every token.")
+	KerberosPrincipal   = stringOption("security.kerberos.login.principal", "", "Who logs in with the keytab, name@REALM or name/host@REALM.")
+	KerberosCache       = boolOption("security.kerberos.login.use-ticket-cache", true, "Without a keytab the client uses the tickets of kinit (KRB5CCNAME). The application gets delegation tokens alone, and ends when these can be renewed no further (7 days by Hadoop's defaults).")
+	KerberosConf        = stringOption("security.kerberos.krb5-conf.path", "", "Path of the client's krb5.conf, which the application gets, too; when empty KRB5_CONFIG, else /etc/krb5.conf of each machine.")
+	KerberosFileSystems = listOption("security.kerberos.access.hadoopFileSystems", "Further file systems (hdfs://nameservice or hdfs://host:port) that the application needs tokens for, besides the default one and that of the staging folder.")
+	TokensEnabled       = boolOption("security.delegation.tokens.enabled", true, "Whether delegation tokens are obtained at submission, and again by the application. Without them the cluster must give tokens in another way (HADOOP_TOKEN_FILE_LOCATION).")
+	TokensRatio         = floatOption("security.delegation.tokens.renewal.time-ratio", 0.75, "At this part of their life an application with a keytab obtains tokens again, and hands them to its TaskManagers.", between(0.01, 1.0))
+	TokensBackoff       = durationOption("security.delegation.tokens.renewal.retry.backoff", time.Hour, "Longest wait before another try when tokens could not be obtained; the first is a second, each further one twice as long.", from(time.Millisecond))
+	ShipKeytab          = boolOption("yarn.security.kerberos.ship-local-keytab", true, "Whether the keytab is sent with the application, readable by its owner alone; otherwise it is at the same path on each node.")
+	LocalKeytab         = stringOption("yarn.security.kerberos.localized-keytab-path", "krb5.keytab", "Name of the keytab in the application master's folder; with ship-local-keytab=false its path on the nodes.")
+)
+
 // AtLeastOnce reports whether checkpoints need no alignment (execution.checkpointing.mode, in either spelling).
 func AtLeastOnce(c Configuration) bool {
 	m := CheckpointMode.Value(c)

@@ -45,6 +45,9 @@ type Application struct {
 	HA      string `json:"ha"`
 	// TaskManager is the staged TaskManager binary.
 	TaskManager File `json:"taskManager"`
+	// Keytab and KerberosConf are the staged keytab and krb5.conf, for the master alone; nil when it gets none.
+	Keytab       *File `json:"keytab,omitempty"`
+	KerberosConf *File `json:"kerberosConf,omitempty"`
 	// Token is the secret of the control plane of this application.
 	Token string `json:"token"`
 	// Submitted is when the client began, in milliseconds since 1970; the phases of a start are counted from it.

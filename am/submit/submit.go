@@ -49,8 +49,10 @@ type Request struct {
 	Artifact string   // path of the job's binary, checked; "" for a session, which takes jobs later
 	Args     []string // the program's
 	LibDir   string   // folder of thalweg-appmaster and thalweg-taskmanager
-	// Tokens adds the delegation tokens that the application needs; nil on clusters without Kerberos.
-	Tokens func(ctx context.Context, c *token.Credentials) error
+	// Tokens returns the delegation tokens that the application needs for its staging folder among others; nil on clusters without Kerberos.
+	Tokens func(ctx context.Context, uris ...string) (*token.Credentials, error)
+	// KerberosConf is the path of a krb5.conf that is sent along with the keytab; empty for the nodes' own.
+	KerberosConf string
 	// OnPhase is called at the end of each phase.
 	OnPhase func(Phase)
 	// Progress is called while files are sent.
@@ -229,9 +231,13 @@ func (s *submission) send(ctx context.Context) error {
 		Session: s.Artifact == "", Artifact: job, Args: s.Args,
 		Staging: s.res.Staging, HA: s.res.HA, TaskManager: file(s.res.Artifacts[1]), Token: hex.EncodeToString(secret), Submitted: s.start.UnixMilli(),
 	}
+	if err := s.sendKeytab(ctx, app); err != nil {
+		return err
+	}
 	creds := &token.Credentials{}
 	if s.Tokens != nil {
-		if err := s.Tokens(ctx, creds); err != nil {
+		var err error
+		if creds, err = s.Tokens(ctx, s.res.Staging, s.res.HA, config.CheckpointDir.Value(s.Config), config.SavepointDir.Value(s.Config)); err != nil {
 			return err
 		}
 	}

@@ -222,7 +222,9 @@ func TestFaults(t *testing.T) {
 			r.fake.Refuse("submitApplication", &ipc.RemoteError{Class: string(yarn.ErrYarn), Message: "Maximum applications exceeded"})
 		}, want: []string{"Maximum applications exceeded"}},
 		"tokens": {change: func(r *rig) {
-			r.req.Tokens = func(context.Context, *token.Credentials) error { return errors.New("no ticket: run kinit") }
+			r.req.Tokens = func(context.Context, ...string) (*token.Credentials, error) {
+				return nil, errors.New("no ticket: run kinit")
+			}
 		}, want: []string{"kinit"}},
 	} {
 		t.Run(name, func(t *testing.T) {

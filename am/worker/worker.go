@@ -21,6 +21,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/ha"
 	"github.com/thalweg/thalweg/runtime/rpc/remote"
 	"github.com/thalweg/thalweg/runtime/taskmanager"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 )
 
 // leaderPoll is how often the leader file is looked at while there is no leader of the wanted epoch.
@@ -47,15 +48,24 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 	if err != nil {
 		return err
 	}
-	files, err := container.FileSystems(c.App.HadoopConfiguration(), c.App.User, nil, log)
-	if err != nil {
-		return err
-	}
 	private := filepath.Join(c.WorkDir, "workers")
 	if err := os.MkdirAll(private, 0o700); err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	env := []string{"HADOOP_CONF_DIR=" + hadoopDir, "YARN_CONF_DIR=", "HADOOP_USER_NAME=" + c.App.User}
+	tokens, err := container.NewTokenFile(private, c.Credentials)
+	if err != nil {
+		return err
+	}
+	hadoop := c.App.HadoopConfiguration()
+	id, err := identity.New(hadoop, identity.WithUser(c.App.User), identity.WithTokenFile(tokens.Path))
+	if err != nil {
+		return err
+	}
+	files, err := container.FileSystems(hadoop, id, nil, log)
+	if err != nil {
+		return err
+	}
+	env := []string{"HADOOP_CONF_DIR=" + hadoopDir, "YARN_CONF_DIR=", "HADOOP_USER_NAME=" + c.App.User, tokens.Environment()}
 	for k, v := range memory.Environment(shares.Worker, shares.Cores) {
 		env = append(env, k+"="+v)
 	}
@@ -68,6 +78,7 @@ func Run(ctx context.Context, getenv func(string) string) (err error) {
 		Leader: leader.find, Connect: connect(c.App.Token),
 		Launcher: &taskmanager.ProcessLauncher{Dir: private, LogDir: c.LogDir, Env: env, Logger: log},
 		OpenURI:  early.open,
+		OnTokens: tokens.Replace,
 		Logger:   log, GiveUp: config.RegistrationTimeout.Value(c.App.Config),
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/config/configfile"
 	"github.com/thalweg/thalweg/fs"
@@ -145,10 +146,14 @@ func (c *cli) config(flags config.Configuration) (config.Configuration, error) {
 type cluster struct {
 	hadoop *conf.Configuration
 	yarn   *client.Client
+	who    *login.Who
 	user   string
 	config config.Configuration
-	wait   *patience
-	limit  string // what ends the waits, for messages
+
+	kerberosConf string // of the client, or empty
+
+	wait  *patience
+	limit string // what ends the waits, for messages
 }
 
 // connect reads the Hadoop configuration, with the pass-through keys over it. Nothing is dialed yet.
@@ -158,12 +163,14 @@ func (c *cli) connect(cfg config.Configuration) (*cluster, error) {
 		return nil, &usageError{err}
 	}
 	h = h.WithValues(container.Overrides(cfg))
-	u, err := ipc.CurrentUser()
+	ctx, cancel := context.WithTimeout(context.Background(), config.ClientConnectTimeout.Value(cfg))
+	defer cancel()
+	who, err := login.Client(ctx, cfg, h, c.getenv, zerolog.Nop())
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	k := &cluster{hadoop: h, user: u.Effective, config: cfg, wait: newPatience(patienceEnds, c.notef), limit: giveUp(cfg)}
-	k.yarn, err = client.New(h, client.WithMaxWait(config.ClientConnectTimeout.Value(cfg)), client.WithIPC(ipc.WithDial(k.wait.dial("the ResourceManager", k.limit, (&net.Dialer{}).DialContext))))
+	k := &cluster{hadoop: h, who: who, user: who.User(), config: cfg, wait: newPatience(patienceEnds, c.notef), limit: giveUp(cfg), kerberosConf: login.Conf(cfg, c.getenv)}
+	k.yarn, err = client.New(h, client.WithMaxWait(config.ClientConnectTimeout.Value(cfg)), client.WithIdentity(who.Identity), client.WithIPC(ipc.WithDial(k.wait.dial("the ResourceManager", k.limit, (&net.Dialer{}).DialContext))))
 	if err != nil {
 		return nil, &usageError{err}
 	}
@@ -178,10 +185,11 @@ func giveUp(cfg config.Configuration) string {
 func (k *cluster) close() {
 	k.wait.close()
 	_ = k.yarn.Close() // the process ends
+	_ = k.who.Close()
 }
 
 func (k *cluster) files() (*fs.Registry, error) {
-	return container.FileSystems(k.hadoop, k.user, func(h *hdfs.Config) {
+	return container.FileSystems(k.hadoop, k.who.Identity, func(h *hdfs.Config) {
 		h.Dial = k.wait.dial("HDFS", k.limit, (&net.Dialer{}).DialContext)
 		h.RetryTimeout = config.ClientConnectTimeout.Value(k.config)
 		if n := config.YarnReplication.Value(k.config); n > 0 {

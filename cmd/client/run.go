@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/staging/artifact"
+	"github.com/thalweg/thalweg/yarnrpc/token"
 )
 
 // runFlags are the flags of run.
@@ -171,7 +173,7 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	show := &progress{c: c, start: start}
 	res, err := submit.Submit(ctx, submit.Request{
 		YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: cfg, User: k.user, Artifact: path, Args: args, LibDir: c.libDir(),
-		OnPhase: show.phase, Progress: show.upload,
+		OnPhase: show.phase, Progress: show.upload, Tokens: k.tokens, KerberosConf: k.kerberosConf,
 	})
 	show.done()
 	if err != nil {
@@ -195,6 +197,19 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 		return nil
 	}
 	return (&follower{c: c, k: k, app: res.ID, job: res.JobID, start: start}).follow(ctx)
+}
+
+// tokens are those that an application starts with: the ResourceManager renews them for as long as they may be.
+func (k *cluster) tokens(ctx context.Context, uris ...string) (*token.Credentials, error) {
+	if !k.who.Secure() {
+		return &token.Credentials{}, nil
+	}
+	renewer, err := login.Renewer(k.hadoop)
+	if err != nil {
+		return nil, err
+	}
+	creds, _, err := k.who.Obtain(ctx, k.config, k.hadoop, renewer, uris...)
+	return creds, err
 }
 
 // proxy is the address of the application's pages behind the ResourceManager.

@@ -134,7 +134,8 @@ func (c *cli) startSession(ctx context.Context, f sessionFlags) error {
 		return &usageError{err}
 	}
 	show := &progress{c: c, start: start}
-	res, err := submit.Submit(ctx, submit.Request{YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: cfg, User: k.user, LibDir: c.libDir(), OnPhase: show.phase, Progress: show.upload})
+	res, err := submit.Submit(ctx, submit.Request{YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: cfg, User: k.user, LibDir: c.libDir(), OnPhase: show.phase, Progress: show.upload,
+		Tokens: k.tokens, KerberosConf: k.kerberosConf})
 	show.done()
 	if err != nil {
 		return err

@@ -69,6 +69,7 @@ type Manager struct {
 	lost     map[string][]JobListener // who wants to hear how it ended
 	exits    exits
 	wanted   int
+	tokens   []byte // of the file systems; nil when the workers keep those that they were started with
 	problem  string
 	fatal    bool
 	closed   bool
@@ -90,6 +91,23 @@ type job struct {
 	listener JobListener
 	required int
 	owned    int
+}
+
+// UpdateTokens hands security tokens to all TaskManagers, and to those that register from now on. The content is a credentials file.
+//
+// Source: Flink 2.x ResourceManager.onNewTokensObtained, TaskExecutorGateway.updateDelegationTokens.
+func (m *Manager) UpdateTokens(credentials []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tokens = credentials
+	for _, t := range m.tms {
+		t.sendTokens(credentials)
+	}
+}
+
+// sendTokens queues a message; a link that is broken shows at Recv.
+func (t *taskManager) sendTokens(credentials []byte) {
+	_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Tokens{Tokens: &pb.SecurityTokens{Credentials: credentials}}})
 }
 
 // TaskManagerInfo is what is known about a registered TaskManager.

@@ -87,6 +87,9 @@ func (m *Manager) register(link rpc.TaskManagerLink, remote string) (*taskManage
 	// Queued before anything that allocate makes jobs send.
 	_ = link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Registered{Registered: &pb.Registered{Epoch: m.opts.Epoch,
 		HeartbeatIntervalMs: m.interval.Milliseconds(), HeartbeatTimeoutMs: m.timeout.Milliseconds()}}}) // a broken link shows at Recv
+	if m.tokens != nil {
+		t.sendTokens(m.tokens)
+	}
 	m.log.Info().Str("container_id", t.info.ID).Str("host", t.info.Host).Int("slots", t.info.Slots).Int64("last_epoch", r.GetLastEpoch()).Msg("TaskManager registered")
 	m.allocate()
 	return t, nil

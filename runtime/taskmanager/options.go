@@ -37,6 +37,8 @@ type Options struct {
 	Connect func(ctx context.Context, l Leader) (Connection, error)
 	// Launcher starts workers; the default forks the job's artifact.
 	Launcher Launcher
+	// OnTokens takes newer security tokens, a credentials file, for this process and its workers; nil ignores them.
+	OnTokens func(credentials []byte) error
 	// OpenURI opens an artifact's URI that is not "blob:..." (hdfs://, file://).
 	OpenURI func(ctx context.Context, uri string) (io.ReadCloser, error)
 	Logger  zerolog.Logger

@@ -297,6 +297,15 @@ func (t *TaskManager) handle(down *pb.TaskManagerDown) error {
 			w.send(m.Worker.GetDown())
 		}
 		t.mu.Unlock()
+	case *pb.TaskManagerDown_Tokens:
+		if t.opts.OnTokens == nil {
+			return nil
+		}
+		if err := t.opts.OnTokens(m.Tokens.GetCredentials()); err != nil {
+			t.log.Error().Err(err).Msg("newer security tokens cannot be used, those of before will end")
+			return nil
+		}
+		t.log.Info().Msg("newer security tokens arrived")
 	case *pb.TaskManagerDown_Shutdown:
 		t.log.Info().Str("reason", m.Shutdown.GetReason()).Msg("shut down by the JobMaster")
 		return errShutdown

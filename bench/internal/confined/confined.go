@@ -32,6 +32,7 @@ import (
 	"github.com/thalweg/thalweg/bench/internal/proc"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/yarnrpc/client"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/yarnfake"
@@ -103,7 +104,11 @@ func Launch(ctx context.Context, s Spec) (_ *App, err error) {
 		return nil, err
 	}
 	user := "bench"
-	files, err := container.FileSystems(a.fake.Conf(), user, nil, zerolog.Nop())
+	who, err := identity.New(a.fake.Conf(), identity.WithUser(user))
+	if err != nil {
+		return nil, err
+	}
+	files, err := container.FileSystems(a.fake.Conf(), who, nil, zerolog.Nop())
 	if err != nil {
 		return nil, err
 	}

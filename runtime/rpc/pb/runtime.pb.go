@@ -475,6 +475,7 @@ type TaskManagerDown struct {
 	//	*TaskManagerDown_Worker
 	//	*TaskManagerDown_Shutdown
 	//	*TaskManagerDown_Heartbeat
+	//	*TaskManagerDown_Tokens
 	Msg           isTaskManagerDown_Msg `protobuf_oneof:"msg"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -580,6 +581,15 @@ func (x *TaskManagerDown) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *TaskManagerDown) GetTokens() *SecurityTokens {
+	if x != nil {
+		if x, ok := x.Msg.(*TaskManagerDown_Tokens); ok {
+			return x.Tokens
+		}
+	}
+	return nil
+}
+
 type isTaskManagerDown_Msg interface {
 	isTaskManagerDown_Msg()
 }
@@ -612,6 +622,10 @@ type TaskManagerDown_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,7,opt,name=heartbeat,proto3,oneof"` // only time_ms
 }
 
+type TaskManagerDown_Tokens struct {
+	Tokens *SecurityTokens `protobuf:"bytes,8,opt,name=tokens,proto3,oneof"`
+}
+
 func (*TaskManagerDown_Registered) isTaskManagerDown_Msg() {}
 
 func (*TaskManagerDown_Refused) isTaskManagerDown_Msg() {}
@@ -626,6 +640,53 @@ func (*TaskManagerDown_Shutdown) isTaskManagerDown_Msg() {}
 
 func (*TaskManagerDown_Heartbeat) isTaskManagerDown_Msg() {}
 
+func (*TaskManagerDown_Tokens) isTaskManagerDown_Msg() {}
+
+// SecurityTokens replace those that the TaskManager and its workers have for the file systems.
+type SecurityTokens struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Credentials   []byte                 `protobuf:"bytes,1,opt,name=credentials,proto3" json:"credentials,omitempty"` // as a credentials file; secret
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecurityTokens) Reset() {
+	*x = SecurityTokens{}
+	mi := &file_runtime_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecurityTokens) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecurityTokens) ProtoMessage() {}
+
+func (x *SecurityTokens) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecurityTokens.ProtoReflect.Descriptor instead.
+func (*SecurityTokens) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SecurityTokens) GetCredentials() []byte {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
 type Registered struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Epoch               int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"` // of this JobMaster; grows with every application attempt
@@ -637,7 +698,7 @@ type Registered struct {
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_runtime_proto_msgTypes[5]
+	mi := &file_runtime_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +710,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[5]
+	mi := &file_runtime_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +723,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{5}
+	return file_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Registered) GetEpoch() int64 {
@@ -696,7 +757,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_runtime_proto_msgTypes[6]
+	mi := &file_runtime_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +769,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[6]
+	mi := &file_runtime_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +782,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{6}
+	return file_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Refused) GetReason() string {
@@ -747,7 +808,7 @@ type Shutdown struct {
 
 func (x *Shutdown) Reset() {
 	*x = Shutdown{}
-	mi := &file_runtime_proto_msgTypes[7]
+	mi := &file_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +820,7 @@ func (x *Shutdown) String() string {
 func (*Shutdown) ProtoMessage() {}
 
 func (x *Shutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[7]
+	mi := &file_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +833,7 @@ func (x *Shutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shutdown.ProtoReflect.Descriptor instead.
 func (*Shutdown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{7}
+	return file_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Shutdown) GetReason() string {
@@ -798,7 +859,7 @@ type StartWorker struct {
 
 func (x *StartWorker) Reset() {
 	*x = StartWorker{}
-	mi := &file_runtime_proto_msgTypes[8]
+	mi := &file_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +871,7 @@ func (x *StartWorker) String() string {
 func (*StartWorker) ProtoMessage() {}
 
 func (x *StartWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[8]
+	mi := &file_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +884,7 @@ func (x *StartWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartWorker.ProtoReflect.Descriptor instead.
 func (*StartWorker) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{8}
+	return file_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StartWorker) GetJobId() string {
@@ -894,7 +955,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_runtime_proto_msgTypes[9]
+	mi := &file_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +967,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[9]
+	mi := &file_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +980,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{9}
+	return file_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Artifact) GetUri() string {
@@ -960,7 +1021,7 @@ type StopWorker struct {
 
 func (x *StopWorker) Reset() {
 	*x = StopWorker{}
-	mi := &file_runtime_proto_msgTypes[10]
+	mi := &file_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1033,7 @@ func (x *StopWorker) String() string {
 func (*StopWorker) ProtoMessage() {}
 
 func (x *StopWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[10]
+	mi := &file_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1046,7 @@ func (x *StopWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorker.ProtoReflect.Descriptor instead.
 func (*StopWorker) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{10}
+	return file_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopWorker) GetJobId() string {
@@ -1014,7 +1075,7 @@ type WorkerExited struct {
 
 func (x *WorkerExited) Reset() {
 	*x = WorkerExited{}
-	mi := &file_runtime_proto_msgTypes[11]
+	mi := &file_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1087,7 @@ func (x *WorkerExited) String() string {
 func (*WorkerExited) ProtoMessage() {}
 
 func (x *WorkerExited) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[11]
+	mi := &file_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1100,7 @@ func (x *WorkerExited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerExited.ProtoReflect.Descriptor instead.
 func (*WorkerExited) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{11}
+	return file_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkerExited) GetJobId() string {
@@ -1080,7 +1141,7 @@ type WorkerEnvelopeUp struct {
 
 func (x *WorkerEnvelopeUp) Reset() {
 	*x = WorkerEnvelopeUp{}
-	mi := &file_runtime_proto_msgTypes[12]
+	mi := &file_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1153,7 @@ func (x *WorkerEnvelopeUp) String() string {
 func (*WorkerEnvelopeUp) ProtoMessage() {}
 
 func (x *WorkerEnvelopeUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[12]
+	mi := &file_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1166,7 @@ func (x *WorkerEnvelopeUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnvelopeUp.ProtoReflect.Descriptor instead.
 func (*WorkerEnvelopeUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{12}
+	return file_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkerEnvelopeUp) GetJobId() string {
@@ -1132,7 +1193,7 @@ type WorkerEnvelopeDown struct {
 
 func (x *WorkerEnvelopeDown) Reset() {
 	*x = WorkerEnvelopeDown{}
-	mi := &file_runtime_proto_msgTypes[13]
+	mi := &file_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1205,7 @@ func (x *WorkerEnvelopeDown) String() string {
 func (*WorkerEnvelopeDown) ProtoMessage() {}
 
 func (x *WorkerEnvelopeDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[13]
+	mi := &file_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1218,7 @@ func (x *WorkerEnvelopeDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnvelopeDown.ProtoReflect.Descriptor instead.
 func (*WorkerEnvelopeDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{13}
+	return file_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkerEnvelopeDown) GetJobId() string {
@@ -1192,7 +1253,7 @@ type WorkerUp struct {
 
 func (x *WorkerUp) Reset() {
 	*x = WorkerUp{}
-	mi := &file_runtime_proto_msgTypes[14]
+	mi := &file_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1265,7 @@ func (x *WorkerUp) String() string {
 func (*WorkerUp) ProtoMessage() {}
 
 func (x *WorkerUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[14]
+	mi := &file_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1278,7 @@ func (x *WorkerUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerUp.ProtoReflect.Descriptor instead.
 func (*WorkerUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{14}
+	return file_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkerUp) GetMsg() isWorkerUp_Msg {
@@ -1348,7 +1409,7 @@ type TaskOpened struct {
 
 func (x *TaskOpened) Reset() {
 	*x = TaskOpened{}
-	mi := &file_runtime_proto_msgTypes[15]
+	mi := &file_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1421,7 @@ func (x *TaskOpened) String() string {
 func (*TaskOpened) ProtoMessage() {}
 
 func (x *TaskOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[15]
+	mi := &file_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1434,7 @@ func (x *TaskOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOpened.ProtoReflect.Descriptor instead.
 func (*TaskOpened) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{15}
+	return file_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskOpened) GetExecutionId() string {
@@ -1404,7 +1465,7 @@ type WorkerHello struct {
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1477,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1490,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{16}
+	return file_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkerHello) GetProtocol() int32 {
@@ -1485,7 +1546,7 @@ type TaskStateChanged struct {
 
 func (x *TaskStateChanged) Reset() {
 	*x = TaskStateChanged{}
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1558,7 @@ func (x *TaskStateChanged) String() string {
 func (*TaskStateChanged) ProtoMessage() {}
 
 func (x *TaskStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1571,7 @@ func (x *TaskStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStateChanged.ProtoReflect.Descriptor instead.
 func (*TaskStateChanged) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{17}
+	return file_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskStateChanged) GetExecutionId() string {
@@ -1548,7 +1609,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1621,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1634,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{18}
+	return file_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Failure) GetMessage() string {
@@ -1638,7 +1699,7 @@ type CheckpointAck struct {
 
 func (x *CheckpointAck) Reset() {
 	*x = CheckpointAck{}
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1711,7 @@ func (x *CheckpointAck) String() string {
 func (*CheckpointAck) ProtoMessage() {}
 
 func (x *CheckpointAck) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1724,7 @@ func (x *CheckpointAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointAck.ProtoReflect.Descriptor instead.
 func (*CheckpointAck) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{19}
+	return file_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CheckpointAck) GetExecutionId() string {
@@ -1761,7 +1822,7 @@ type CheckpointDeclined struct {
 
 func (x *CheckpointDeclined) Reset() {
 	*x = CheckpointDeclined{}
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1834,7 @@ func (x *CheckpointDeclined) String() string {
 func (*CheckpointDeclined) ProtoMessage() {}
 
 func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1847,7 @@ func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDeclined.ProtoReflect.Descriptor instead.
 func (*CheckpointDeclined) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{20}
+	return file_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CheckpointDeclined) GetExecutionId() string {
@@ -1823,7 +1884,7 @@ type OperatorEvent struct {
 
 func (x *OperatorEvent) Reset() {
 	*x = OperatorEvent{}
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1896,7 @@ func (x *OperatorEvent) String() string {
 func (*OperatorEvent) ProtoMessage() {}
 
 func (x *OperatorEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1909,7 @@ func (x *OperatorEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorEvent.ProtoReflect.Descriptor instead.
 func (*OperatorEvent) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{21}
+	return file_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OperatorEvent) GetOperatorId() string {
@@ -1899,7 +1960,7 @@ type WorkerDown struct {
 
 func (x *WorkerDown) Reset() {
 	*x = WorkerDown{}
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1972,7 @@ func (x *WorkerDown) String() string {
 func (*WorkerDown) ProtoMessage() {}
 
 func (x *WorkerDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +1985,7 @@ func (x *WorkerDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerDown.ProtoReflect.Descriptor instead.
 func (*WorkerDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{22}
+	return file_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WorkerDown) GetMsg() isWorkerDown_Msg {
@@ -2083,7 +2144,7 @@ type ProceedTasks struct {
 
 func (x *ProceedTasks) Reset() {
 	*x = ProceedTasks{}
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2156,7 @@ func (x *ProceedTasks) String() string {
 func (*ProceedTasks) ProtoMessage() {}
 
 func (x *ProceedTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2169,7 @@ func (x *ProceedTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProceedTasks.ProtoReflect.Descriptor instead.
 func (*ProceedTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{23}
+	return file_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProceedTasks) GetExecutionIds() []string {
@@ -2131,7 +2192,7 @@ type Deploy struct {
 
 func (x *Deploy) Reset() {
 	*x = Deploy{}
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2204,7 @@ func (x *Deploy) String() string {
 func (*Deploy) ProtoMessage() {}
 
 func (x *Deploy) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2217,7 @@ func (x *Deploy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deploy.ProtoReflect.Descriptor instead.
 func (*Deploy) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{24}
+	return file_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Deploy) GetTasks() []*TaskDeployment {
@@ -2190,7 +2251,7 @@ type ReleasePartitions struct {
 
 func (x *ReleasePartitions) Reset() {
 	*x = ReleasePartitions{}
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2263,7 @@ func (x *ReleasePartitions) String() string {
 func (*ReleasePartitions) ProtoMessage() {}
 
 func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2276,7 @@ func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePartitions.ProtoReflect.Descriptor instead.
 func (*ReleasePartitions) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{25}
+	return file_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReleasePartitions) GetExecutionIds() []string {
@@ -2249,7 +2310,7 @@ type TaskDeployment struct {
 
 func (x *TaskDeployment) Reset() {
 	*x = TaskDeployment{}
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2322,7 @@ func (x *TaskDeployment) String() string {
 func (*TaskDeployment) ProtoMessage() {}
 
 func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2335,7 @@ func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeployment.ProtoReflect.Descriptor instead.
 func (*TaskDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{26}
+	return file_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskDeployment) GetExecutionId() string {
@@ -2384,7 +2445,7 @@ type GateDeployment struct {
 
 func (x *GateDeployment) Reset() {
 	*x = GateDeployment{}
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2457,7 @@ func (x *GateDeployment) String() string {
 func (*GateDeployment) ProtoMessage() {}
 
 func (x *GateDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2470,7 @@ func (x *GateDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateDeployment.ProtoReflect.Descriptor instead.
 func (*GateDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{27}
+	return file_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GateDeployment) GetChannels() []*ChannelSource {
@@ -2431,7 +2492,7 @@ type ChannelSource struct {
 
 func (x *ChannelSource) Reset() {
 	*x = ChannelSource{}
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2504,7 @@ func (x *ChannelSource) String() string {
 func (*ChannelSource) ProtoMessage() {}
 
 func (x *ChannelSource) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2517,7 @@ func (x *ChannelSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelSource.ProtoReflect.Descriptor instead.
 func (*ChannelSource) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{28}
+	return file_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ChannelSource) GetProducer() string {
@@ -2498,7 +2559,7 @@ type PartitionDeployment struct {
 
 func (x *PartitionDeployment) Reset() {
 	*x = PartitionDeployment{}
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2571,7 @@ func (x *PartitionDeployment) String() string {
 func (*PartitionDeployment) ProtoMessage() {}
 
 func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2584,7 @@ func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionDeployment.ProtoReflect.Descriptor instead.
 func (*PartitionDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{29}
+	return file_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PartitionDeployment) GetSubpartitions() int32 {
@@ -2550,7 +2611,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2623,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2636,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{30}
+	return file_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelTasks) GetExecutionIds() []string {
@@ -2615,7 +2676,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2688,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2701,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{31}
+	return file_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TriggerCheckpoint) GetCheckpointId() int64 {
@@ -2731,7 +2792,7 @@ type CheckpointNotice struct {
 
 func (x *CheckpointNotice) Reset() {
 	*x = CheckpointNotice{}
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2804,7 @@ func (x *CheckpointNotice) String() string {
 func (*CheckpointNotice) ProtoMessage() {}
 
 func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2817,7 @@ func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointNotice.ProtoReflect.Descriptor instead.
 func (*CheckpointNotice) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{32}
+	return file_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CheckpointNotice) GetCheckpointId() int64 {
@@ -2790,7 +2851,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2863,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2876,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{33}
+	return file_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FinishTasks) GetExecutionIds() []string {
@@ -2835,7 +2896,7 @@ type WorkerMetrics struct {
 
 func (x *WorkerMetrics) Reset() {
 	*x = WorkerMetrics{}
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2908,7 @@ func (x *WorkerMetrics) String() string {
 func (*WorkerMetrics) ProtoMessage() {}
 
 func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +2921,7 @@ func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMetrics.ProtoReflect.Descriptor instead.
 func (*WorkerMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{34}
+	return file_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkerMetrics) GetTimeMs() int64 {
@@ -2895,7 +2956,7 @@ type TaskMetrics struct {
 
 func (x *TaskMetrics) Reset() {
 	*x = TaskMetrics{}
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +2968,7 @@ func (x *TaskMetrics) String() string {
 func (*TaskMetrics) ProtoMessage() {}
 
 func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +2981,7 @@ func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMetrics.ProtoReflect.Descriptor instead.
 func (*TaskMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{35}
+	return file_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskMetrics) GetExecutionId() string {
@@ -3006,7 +3067,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3079,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3092,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{36}
+	return file_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Metric) GetOperatorId() string {
@@ -3085,7 +3146,7 @@ type CoordinatorUp struct {
 
 func (x *CoordinatorUp) Reset() {
 	*x = CoordinatorUp{}
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3158,7 @@ func (x *CoordinatorUp) String() string {
 func (*CoordinatorUp) ProtoMessage() {}
 
 func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3171,7 @@ func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorUp.ProtoReflect.Descriptor instead.
 func (*CoordinatorUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{37}
+	return file_runtime_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CoordinatorUp) GetMsg() isCoordinatorUp_Msg {
@@ -3207,7 +3268,7 @@ type CoordinatorReady struct {
 
 func (x *CoordinatorReady) Reset() {
 	*x = CoordinatorReady{}
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3280,7 @@ func (x *CoordinatorReady) String() string {
 func (*CoordinatorReady) ProtoMessage() {}
 
 func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3293,7 @@ func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorReady.ProtoReflect.Descriptor instead.
 func (*CoordinatorReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{38}
+	return file_runtime_proto_rawDescGZIP(), []int{39}
 }
 
 // CoordinatorSnapshot answers SnapshotCoordinators. Events sent before it belong to the checkpoint, events after it do not.
@@ -3247,7 +3308,7 @@ type CoordinatorSnapshot struct {
 
 func (x *CoordinatorSnapshot) Reset() {
 	*x = CoordinatorSnapshot{}
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3320,7 @@ func (x *CoordinatorSnapshot) String() string {
 func (*CoordinatorSnapshot) ProtoMessage() {}
 
 func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3333,7 @@ func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorSnapshot.ProtoReflect.Descriptor instead.
 func (*CoordinatorSnapshot) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{39}
+	return file_runtime_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CoordinatorSnapshot) GetCheckpointId() int64 {
@@ -3314,7 +3375,7 @@ type CoordinatorDown struct {
 
 func (x *CoordinatorDown) Reset() {
 	*x = CoordinatorDown{}
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3326,7 +3387,7 @@ func (x *CoordinatorDown) String() string {
 func (*CoordinatorDown) ProtoMessage() {}
 
 func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3400,7 @@ func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorDown.ProtoReflect.Descriptor instead.
 func (*CoordinatorDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{40}
+	return file_runtime_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CoordinatorDown) GetMsg() isCoordinatorDown_Msg {
@@ -3472,7 +3533,7 @@ type StartCoordinators struct {
 
 func (x *StartCoordinators) Reset() {
 	*x = StartCoordinators{}
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3545,7 @@ func (x *StartCoordinators) String() string {
 func (*StartCoordinators) ProtoMessage() {}
 
 func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3558,7 @@ func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartCoordinators.ProtoReflect.Descriptor instead.
 func (*StartCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{41}
+	return file_runtime_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StartCoordinators) GetStates() map[string][]byte {
@@ -3544,7 +3605,7 @@ type SnapshotCoordinators struct {
 
 func (x *SnapshotCoordinators) Reset() {
 	*x = SnapshotCoordinators{}
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3617,7 @@ func (x *SnapshotCoordinators) String() string {
 func (*SnapshotCoordinators) ProtoMessage() {}
 
 func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3630,7 @@ func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCoordinators.ProtoReflect.Descriptor instead.
 func (*SnapshotCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{42}
+	return file_runtime_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotCoordinators) GetCheckpointId() int64 {
@@ -3590,7 +3651,7 @@ type SubtaskReady struct {
 
 func (x *SubtaskReady) Reset() {
 	*x = SubtaskReady{}
-	mi := &file_runtime_proto_msgTypes[43]
+	mi := &file_runtime_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +3663,7 @@ func (x *SubtaskReady) String() string {
 func (*SubtaskReady) ProtoMessage() {}
 
 func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[43]
+	mi := &file_runtime_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3676,7 @@ func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskReady.ProtoReflect.Descriptor instead.
 func (*SubtaskReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{43}
+	return file_runtime_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SubtaskReady) GetOperatorId() string {
@@ -3651,7 +3712,7 @@ type SubtaskFailed struct {
 
 func (x *SubtaskFailed) Reset() {
 	*x = SubtaskFailed{}
-	mi := &file_runtime_proto_msgTypes[44]
+	mi := &file_runtime_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3724,7 @@ func (x *SubtaskFailed) String() string {
 func (*SubtaskFailed) ProtoMessage() {}
 
 func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[44]
+	mi := &file_runtime_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3737,7 @@ func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskFailed.ProtoReflect.Descriptor instead.
 func (*SubtaskFailed) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{44}
+	return file_runtime_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SubtaskFailed) GetOperatorId() string {
@@ -3743,7 +3804,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1b\n" +
 	"\trss_bytes\x18\x03 \x01(\x03R\brssBytes\x12\x1f\n" +
 	"\vcpu_seconds\x18\x04 \x01(\x01R\n" +
-	"cpuSeconds\"\xd9\x03\n" +
+	"cpuSeconds\"\x97\x04\n" +
 	"\x0fTaskManagerDown\x12@\n" +
 	"\n" +
 	"registered\x18\x01 \x01(\v2\x1e.thalweg.runtime.v1.RegisteredH\x00R\n" +
@@ -3754,8 +3815,11 @@ const file_runtime_proto_rawDesc = "" +
 	"stopWorker\x12@\n" +
 	"\x06worker\x18\x05 \x01(\v2&.thalweg.runtime.v1.WorkerEnvelopeDownH\x00R\x06worker\x12:\n" +
 	"\bshutdown\x18\x06 \x01(\v2\x1c.thalweg.runtime.v1.ShutdownH\x00R\bshutdown\x12=\n" +
-	"\theartbeat\x18\a \x01(\v2\x1d.thalweg.runtime.v1.HeartbeatH\x00R\theartbeatB\x05\n" +
-	"\x03msg\"\x88\x01\n" +
+	"\theartbeat\x18\a \x01(\v2\x1d.thalweg.runtime.v1.HeartbeatH\x00R\theartbeat\x12<\n" +
+	"\x06tokens\x18\b \x01(\v2\".thalweg.runtime.v1.SecurityTokensH\x00R\x06tokensB\x05\n" +
+	"\x03msg\"2\n" +
+	"\x0eSecurityTokens\x12 \n" +
+	"\vcredentials\x18\x01 \x01(\fR\vcredentials\"\x88\x01\n" +
 	"\n" +
 	"Registered\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x122\n" +
@@ -4022,7 +4086,7 @@ func file_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_runtime_proto_goTypes = []any{
 	(TaskState)(0),               // 0: thalweg.runtime.v1.TaskState
 	(*TaskManagerUp)(nil),        // 1: thalweg.runtime.v1.TaskManagerUp
@@ -4030,113 +4094,115 @@ var file_runtime_proto_goTypes = []any{
 	(*Heartbeat)(nil),            // 3: thalweg.runtime.v1.Heartbeat
 	(*WorkerUsage)(nil),          // 4: thalweg.runtime.v1.WorkerUsage
 	(*TaskManagerDown)(nil),      // 5: thalweg.runtime.v1.TaskManagerDown
-	(*Registered)(nil),           // 6: thalweg.runtime.v1.Registered
-	(*Refused)(nil),              // 7: thalweg.runtime.v1.Refused
-	(*Shutdown)(nil),             // 8: thalweg.runtime.v1.Shutdown
-	(*StartWorker)(nil),          // 9: thalweg.runtime.v1.StartWorker
-	(*Artifact)(nil),             // 10: thalweg.runtime.v1.Artifact
-	(*StopWorker)(nil),           // 11: thalweg.runtime.v1.StopWorker
-	(*WorkerExited)(nil),         // 12: thalweg.runtime.v1.WorkerExited
-	(*WorkerEnvelopeUp)(nil),     // 13: thalweg.runtime.v1.WorkerEnvelopeUp
-	(*WorkerEnvelopeDown)(nil),   // 14: thalweg.runtime.v1.WorkerEnvelopeDown
-	(*WorkerUp)(nil),             // 15: thalweg.runtime.v1.WorkerUp
-	(*TaskOpened)(nil),           // 16: thalweg.runtime.v1.TaskOpened
-	(*WorkerHello)(nil),          // 17: thalweg.runtime.v1.WorkerHello
-	(*TaskStateChanged)(nil),     // 18: thalweg.runtime.v1.TaskStateChanged
-	(*Failure)(nil),              // 19: thalweg.runtime.v1.Failure
-	(*CheckpointAck)(nil),        // 20: thalweg.runtime.v1.CheckpointAck
-	(*CheckpointDeclined)(nil),   // 21: thalweg.runtime.v1.CheckpointDeclined
-	(*OperatorEvent)(nil),        // 22: thalweg.runtime.v1.OperatorEvent
-	(*WorkerDown)(nil),           // 23: thalweg.runtime.v1.WorkerDown
-	(*ProceedTasks)(nil),         // 24: thalweg.runtime.v1.ProceedTasks
-	(*Deploy)(nil),               // 25: thalweg.runtime.v1.Deploy
-	(*ReleasePartitions)(nil),    // 26: thalweg.runtime.v1.ReleasePartitions
-	(*TaskDeployment)(nil),       // 27: thalweg.runtime.v1.TaskDeployment
-	(*GateDeployment)(nil),       // 28: thalweg.runtime.v1.GateDeployment
-	(*ChannelSource)(nil),        // 29: thalweg.runtime.v1.ChannelSource
-	(*PartitionDeployment)(nil),  // 30: thalweg.runtime.v1.PartitionDeployment
-	(*CancelTasks)(nil),          // 31: thalweg.runtime.v1.CancelTasks
-	(*TriggerCheckpoint)(nil),    // 32: thalweg.runtime.v1.TriggerCheckpoint
-	(*CheckpointNotice)(nil),     // 33: thalweg.runtime.v1.CheckpointNotice
-	(*FinishTasks)(nil),          // 34: thalweg.runtime.v1.FinishTasks
-	(*WorkerMetrics)(nil),        // 35: thalweg.runtime.v1.WorkerMetrics
-	(*TaskMetrics)(nil),          // 36: thalweg.runtime.v1.TaskMetrics
-	(*Metric)(nil),               // 37: thalweg.runtime.v1.Metric
-	(*CoordinatorUp)(nil),        // 38: thalweg.runtime.v1.CoordinatorUp
-	(*CoordinatorReady)(nil),     // 39: thalweg.runtime.v1.CoordinatorReady
-	(*CoordinatorSnapshot)(nil),  // 40: thalweg.runtime.v1.CoordinatorSnapshot
-	(*CoordinatorDown)(nil),      // 41: thalweg.runtime.v1.CoordinatorDown
-	(*StartCoordinators)(nil),    // 42: thalweg.runtime.v1.StartCoordinators
-	(*SnapshotCoordinators)(nil), // 43: thalweg.runtime.v1.SnapshotCoordinators
-	(*SubtaskReady)(nil),         // 44: thalweg.runtime.v1.SubtaskReady
-	(*SubtaskFailed)(nil),        // 45: thalweg.runtime.v1.SubtaskFailed
-	nil,                          // 46: thalweg.runtime.v1.StartWorker.ConfigEntry
-	nil,                          // 47: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	nil,                          // 48: thalweg.runtime.v1.StartCoordinators.StatesEntry
-	nil,                          // 49: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	(*SecurityTokens)(nil),       // 6: thalweg.runtime.v1.SecurityTokens
+	(*Registered)(nil),           // 7: thalweg.runtime.v1.Registered
+	(*Refused)(nil),              // 8: thalweg.runtime.v1.Refused
+	(*Shutdown)(nil),             // 9: thalweg.runtime.v1.Shutdown
+	(*StartWorker)(nil),          // 10: thalweg.runtime.v1.StartWorker
+	(*Artifact)(nil),             // 11: thalweg.runtime.v1.Artifact
+	(*StopWorker)(nil),           // 12: thalweg.runtime.v1.StopWorker
+	(*WorkerExited)(nil),         // 13: thalweg.runtime.v1.WorkerExited
+	(*WorkerEnvelopeUp)(nil),     // 14: thalweg.runtime.v1.WorkerEnvelopeUp
+	(*WorkerEnvelopeDown)(nil),   // 15: thalweg.runtime.v1.WorkerEnvelopeDown
+	(*WorkerUp)(nil),             // 16: thalweg.runtime.v1.WorkerUp
+	(*TaskOpened)(nil),           // 17: thalweg.runtime.v1.TaskOpened
+	(*WorkerHello)(nil),          // 18: thalweg.runtime.v1.WorkerHello
+	(*TaskStateChanged)(nil),     // 19: thalweg.runtime.v1.TaskStateChanged
+	(*Failure)(nil),              // 20: thalweg.runtime.v1.Failure
+	(*CheckpointAck)(nil),        // 21: thalweg.runtime.v1.CheckpointAck
+	(*CheckpointDeclined)(nil),   // 22: thalweg.runtime.v1.CheckpointDeclined
+	(*OperatorEvent)(nil),        // 23: thalweg.runtime.v1.OperatorEvent
+	(*WorkerDown)(nil),           // 24: thalweg.runtime.v1.WorkerDown
+	(*ProceedTasks)(nil),         // 25: thalweg.runtime.v1.ProceedTasks
+	(*Deploy)(nil),               // 26: thalweg.runtime.v1.Deploy
+	(*ReleasePartitions)(nil),    // 27: thalweg.runtime.v1.ReleasePartitions
+	(*TaskDeployment)(nil),       // 28: thalweg.runtime.v1.TaskDeployment
+	(*GateDeployment)(nil),       // 29: thalweg.runtime.v1.GateDeployment
+	(*ChannelSource)(nil),        // 30: thalweg.runtime.v1.ChannelSource
+	(*PartitionDeployment)(nil),  // 31: thalweg.runtime.v1.PartitionDeployment
+	(*CancelTasks)(nil),          // 32: thalweg.runtime.v1.CancelTasks
+	(*TriggerCheckpoint)(nil),    // 33: thalweg.runtime.v1.TriggerCheckpoint
+	(*CheckpointNotice)(nil),     // 34: thalweg.runtime.v1.CheckpointNotice
+	(*FinishTasks)(nil),          // 35: thalweg.runtime.v1.FinishTasks
+	(*WorkerMetrics)(nil),        // 36: thalweg.runtime.v1.WorkerMetrics
+	(*TaskMetrics)(nil),          // 37: thalweg.runtime.v1.TaskMetrics
+	(*Metric)(nil),               // 38: thalweg.runtime.v1.Metric
+	(*CoordinatorUp)(nil),        // 39: thalweg.runtime.v1.CoordinatorUp
+	(*CoordinatorReady)(nil),     // 40: thalweg.runtime.v1.CoordinatorReady
+	(*CoordinatorSnapshot)(nil),  // 41: thalweg.runtime.v1.CoordinatorSnapshot
+	(*CoordinatorDown)(nil),      // 42: thalweg.runtime.v1.CoordinatorDown
+	(*StartCoordinators)(nil),    // 43: thalweg.runtime.v1.StartCoordinators
+	(*SnapshotCoordinators)(nil), // 44: thalweg.runtime.v1.SnapshotCoordinators
+	(*SubtaskReady)(nil),         // 45: thalweg.runtime.v1.SubtaskReady
+	(*SubtaskFailed)(nil),        // 46: thalweg.runtime.v1.SubtaskFailed
+	nil,                          // 47: thalweg.runtime.v1.StartWorker.ConfigEntry
+	nil,                          // 48: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	nil,                          // 49: thalweg.runtime.v1.StartCoordinators.StatesEntry
+	nil,                          // 50: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
 }
 var file_runtime_proto_depIdxs = []int32{
 	2,  // 0: thalweg.runtime.v1.TaskManagerUp.register:type_name -> thalweg.runtime.v1.RegisterTaskManager
 	3,  // 1: thalweg.runtime.v1.TaskManagerUp.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
-	13, // 2: thalweg.runtime.v1.TaskManagerUp.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeUp
-	12, // 3: thalweg.runtime.v1.TaskManagerUp.worker_exited:type_name -> thalweg.runtime.v1.WorkerExited
+	14, // 2: thalweg.runtime.v1.TaskManagerUp.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeUp
+	13, // 3: thalweg.runtime.v1.TaskManagerUp.worker_exited:type_name -> thalweg.runtime.v1.WorkerExited
 	4,  // 4: thalweg.runtime.v1.Heartbeat.workers:type_name -> thalweg.runtime.v1.WorkerUsage
-	6,  // 5: thalweg.runtime.v1.TaskManagerDown.registered:type_name -> thalweg.runtime.v1.Registered
-	7,  // 6: thalweg.runtime.v1.TaskManagerDown.refused:type_name -> thalweg.runtime.v1.Refused
-	9,  // 7: thalweg.runtime.v1.TaskManagerDown.start_worker:type_name -> thalweg.runtime.v1.StartWorker
-	11, // 8: thalweg.runtime.v1.TaskManagerDown.stop_worker:type_name -> thalweg.runtime.v1.StopWorker
-	14, // 9: thalweg.runtime.v1.TaskManagerDown.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeDown
-	8,  // 10: thalweg.runtime.v1.TaskManagerDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
+	7,  // 5: thalweg.runtime.v1.TaskManagerDown.registered:type_name -> thalweg.runtime.v1.Registered
+	8,  // 6: thalweg.runtime.v1.TaskManagerDown.refused:type_name -> thalweg.runtime.v1.Refused
+	10, // 7: thalweg.runtime.v1.TaskManagerDown.start_worker:type_name -> thalweg.runtime.v1.StartWorker
+	12, // 8: thalweg.runtime.v1.TaskManagerDown.stop_worker:type_name -> thalweg.runtime.v1.StopWorker
+	15, // 9: thalweg.runtime.v1.TaskManagerDown.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeDown
+	9,  // 10: thalweg.runtime.v1.TaskManagerDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
 	3,  // 11: thalweg.runtime.v1.TaskManagerDown.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
-	10, // 12: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
-	46, // 13: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
-	15, // 14: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
-	23, // 15: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
-	17, // 16: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	18, // 17: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
-	20, // 18: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
-	21, // 19: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
-	22, // 20: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	35, // 21: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
-	16, // 22: thalweg.runtime.v1.WorkerUp.opened:type_name -> thalweg.runtime.v1.TaskOpened
-	0,  // 23: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
-	19, // 24: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
-	19, // 25: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
-	25, // 26: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
-	31, // 27: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
-	32, // 28: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
-	33, // 29: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	33, // 30: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
-	22, // 31: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	34, // 32: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
-	26, // 33: thalweg.runtime.v1.WorkerDown.release:type_name -> thalweg.runtime.v1.ReleasePartitions
-	24, // 34: thalweg.runtime.v1.WorkerDown.proceed:type_name -> thalweg.runtime.v1.ProceedTasks
-	27, // 35: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
-	28, // 36: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
-	30, // 37: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
-	29, // 38: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
-	36, // 39: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
-	37, // 40: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
-	17, // 41: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	22, // 42: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	40, // 43: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
-	19, // 44: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
-	39, // 45: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
-	47, // 46: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	42, // 47: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
-	43, // 48: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
-	33, // 49: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	22, // 50: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	44, // 51: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
-	45, // 52: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
-	8,  // 53: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
-	48, // 54: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
-	49, // 55: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	6,  // 12: thalweg.runtime.v1.TaskManagerDown.tokens:type_name -> thalweg.runtime.v1.SecurityTokens
+	11, // 13: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
+	47, // 14: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
+	16, // 15: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
+	24, // 16: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
+	18, // 17: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	19, // 18: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
+	21, // 19: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
+	22, // 20: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
+	23, // 21: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	36, // 22: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
+	17, // 23: thalweg.runtime.v1.WorkerUp.opened:type_name -> thalweg.runtime.v1.TaskOpened
+	0,  // 24: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
+	20, // 25: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
+	20, // 26: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
+	26, // 27: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
+	32, // 28: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
+	33, // 29: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
+	34, // 30: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	34, // 31: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
+	23, // 32: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	35, // 33: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
+	27, // 34: thalweg.runtime.v1.WorkerDown.release:type_name -> thalweg.runtime.v1.ReleasePartitions
+	25, // 35: thalweg.runtime.v1.WorkerDown.proceed:type_name -> thalweg.runtime.v1.ProceedTasks
+	28, // 36: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
+	29, // 37: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
+	31, // 38: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
+	30, // 39: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
+	37, // 40: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
+	38, // 41: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
+	18, // 42: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	23, // 43: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	41, // 44: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
+	20, // 45: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
+	40, // 46: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
+	48, // 47: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	43, // 48: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
+	44, // 49: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
+	34, // 50: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	23, // 51: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	45, // 52: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
+	46, // 53: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
+	9,  // 54: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
+	49, // 55: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
+	50, // 56: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -4158,8 +4224,9 @@ func file_runtime_proto_init() {
 		(*TaskManagerDown_Worker)(nil),
 		(*TaskManagerDown_Shutdown)(nil),
 		(*TaskManagerDown_Heartbeat)(nil),
+		(*TaskManagerDown_Tokens)(nil),
 	}
-	file_runtime_proto_msgTypes[14].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[15].OneofWrappers = []any{
 		(*WorkerUp_Hello)(nil),
 		(*WorkerUp_TaskState)(nil),
 		(*WorkerUp_Ack)(nil),
@@ -4168,7 +4235,7 @@ func file_runtime_proto_init() {
 		(*WorkerUp_Metrics)(nil),
 		(*WorkerUp_Opened)(nil),
 	}
-	file_runtime_proto_msgTypes[22].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[23].OneofWrappers = []any{
 		(*WorkerDown_Deploy)(nil),
 		(*WorkerDown_Cancel)(nil),
 		(*WorkerDown_Trigger)(nil),
@@ -4179,14 +4246,14 @@ func file_runtime_proto_init() {
 		(*WorkerDown_Release)(nil),
 		(*WorkerDown_Proceed)(nil),
 	}
-	file_runtime_proto_msgTypes[37].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[38].OneofWrappers = []any{
 		(*CoordinatorUp_Hello)(nil),
 		(*CoordinatorUp_OperatorEvent)(nil),
 		(*CoordinatorUp_Snapshot)(nil),
 		(*CoordinatorUp_Failure)(nil),
 		(*CoordinatorUp_Ready)(nil),
 	}
-	file_runtime_proto_msgTypes[40].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[41].OneofWrappers = []any{
 		(*CoordinatorDown_Start)(nil),
 		(*CoordinatorDown_Snapshot)(nil),
 		(*CoordinatorDown_Completed)(nil),
@@ -4201,7 +4268,7 @@ func file_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_proto_rawDesc), len(file_runtime_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

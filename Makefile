@@ -156,8 +156,8 @@ cluster-clean: ## stop the cluster and remove all its files but the jars
 docker-hadoop: ## the cluster as containers (docs/test-clusters.md): make docker-hadoop, SECURITY=kerberos NN_HA=true make docker-hadoop; end it: docker/hadoop/cluster.sh down
 	@docker/hadoop/cluster.sh build $(ARGS) && docker/hadoop/cluster.sh up
 
-test-docker: ## the stock clients' round trip through that cluster
-	@docker/hadoop/cluster.sh test
+test-docker: build ## the stock clients' round trip through that cluster, then the integration suite against it: make test-docker [RUN=TestMainPath]
+	@docker/hadoop/cluster.sh test && docker/hadoop/cluster.sh integration -run '$(RUN)'
 
 ##@ benchmarks beside Apache Flink (needs JDK 17, Maven, pip; best on a machine that does nothing else)
 

@@ -4,6 +4,7 @@
 #   cluster.sh up | down | status           start it and wait until all serve | stop it and remove its data | what runs
 #   cluster.sh run COMMAND...               run a command in a container beside it, with the checkout in /work
 #   cluster.sh test                         the stock clients' round trip through HDFS, YARN and Kafka
+#   cluster.sh integration [FLAG...]        test/integration inside of the cluster's network; binaries in bin (make build), Go on this machine
 # Variables: SECURITY=kerberos, RPC_PROTECTION, DATA_PROTECTION, NN_HA=true (conf.sh), IMAGE (default thalweg-hadoop), BASE (default debian:bookworm-slim).
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -60,5 +61,12 @@ down) "${compose[@]}" down -v --remove-orphans ;;
 status) "${compose[@]}" ps ;;
 run) shift && "${compose[@]}" run --rm client "$@" ;;
 test) "${compose[@]}" run --rm client test ;;
-*) sed -n '2,7p' "$0" | cut -c3- >&2 && exit 2 ;;
+integration) # go test ./test/integration in the client's container, by the toolchain and the caches of this machine
+  shift
+  root=$(go env GOROOT)
+  "${compose[@]}" run --rm -v "$root:$root:ro" -v "$(go env GOMODCACHE):/go/mod" -v "$(go env GOCACHE):/go/cache" -e GOTOOLCHAIN=local -e GOFLAGS=-buildvcs=false \
+    -e GOMODCACHE=/go/mod -e GOCACHE=/go/cache -e HOME=/tmp -e CI="${CI:-}" -e THALWEG_RIG=external -e THALWEG_RM_WEB=http://resourcemanager:8088 \
+    client env PATH="$root/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" go test -count=1 -timeout 40m -v ./test/integration "$@"
+  ;;
+*) sed -n '2,8p' "$0" | cut -c3- >&2 && exit 2 ;;
 esac

@@ -64,8 +64,8 @@ func settled(ctx context.Context) ([]application, error) {
 		if err == nil {
 			busy = ""
 			for _, a := range apps {
-				if a.active() || len(localLogs(a)) > 0 {
-					busy = fmt.Sprintf("%s (%s) is %s, its logs here are %v", a.ID, a.Name, a.State, localLogs(a))
+				if a.active() || len(localLogs(a)) > 0 || cluster.External && !slices.Contains([]string{"SUCCEEDED", "FAILED", "TIME_OUT"}, a.Aggregation) {
+					busy = fmt.Sprintf("%s (%s) is %s, its logs here are %v, their aggregation %s", a.ID, a.Name, a.State, localLogs(a), a.Aggregation)
 				}
 			}
 			if busy == "" {

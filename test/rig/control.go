@@ -228,6 +228,9 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 
 // StopDaemon ends the daemon by SIGTERM, after 15 s by SIGKILL, and waits until it is gone. A NodeManager's containers live on.
 func (c *Cluster) StopDaemon(ctx context.Context, name string) error {
+	if c.External {
+		return c.errExternal(name)
+	}
 	if _, err := c.daemon(name); err != nil {
 		return err
 	}
@@ -236,6 +239,9 @@ func (c *Cluster) StopDaemon(ctx context.Context, name string) error {
 
 // Kill9 ends the daemon by SIGKILL and waits until it is gone.
 func (c *Cluster) Kill9(ctx context.Context, name string) error {
+	if c.External {
+		return c.errExternal(name)
+	}
 	if _, err := c.daemon(name); err != nil {
 		return err
 	}
@@ -244,6 +250,9 @@ func (c *Cluster) Kill9(ctx context.Context, name string) error {
 
 // StartDaemon starts a daemon that was stopped or killed and waits until it serves.
 func (c *Cluster) StartDaemon(ctx context.Context, name string) error {
+	if c.External {
+		return c.errExternal(name)
+	}
 	if _, err := c.daemon(name); err != nil {
 		return err
 	}
@@ -348,6 +357,9 @@ func (c *Cluster) Left() []int { return c.layout.strays() }
 
 // Containers lists the processes of this cluster's YARN containers, such as ApplicationMasters and what they started.
 func (c *Cluster) Containers() []int {
+	if c.External {
+		return nil
+	}
 	return slices.DeleteFunc(c.layout.strays(), func(p int) bool {
 		return contains(cmdline(p), markDir+c.layout.dir) || !c.layout.isContainer(p)
 	})

@@ -42,6 +42,9 @@ type Options struct {
 // Cluster is a started or attached cluster. Its methods may be used from several goroutines; Restart, Kill9, StopDaemon and Stop of the
 // same daemon must not overlap.
 type Cluster struct {
+	// External says that others run it (THALWEG_RIG=external, with Shared): its daemons, containers, logs and files are out of reach.
+	External bool
+
 	Dir                string
 	HadoopConfDir      string
 	BinDir             string // wrapper scripts of the stock clients
@@ -334,6 +337,9 @@ func Attach(dir string) (*Cluster, error) {
 
 // Env returns the variables that point clients to this cluster, as KEY=value.
 func (c *Cluster) Env() []string {
+	if c.External {
+		return nil // the process has it
+	}
 	env := []string{
 		"HADOOP_CONF_DIR=" + c.HadoopConfDir,
 		"THALWEG_KAFKA=" + c.KafkaBootstrap,

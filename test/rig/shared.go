@@ -12,8 +12,11 @@ import (
 
 // Shared returns the cluster in opts.Dir for a test process, starting it when it does not run. Test processes that run side by side use
 // the same one; the last of them to call the returned function stops it, unless it was running before Shared was first called (by `make
-// cluster-up`), when it is left alone. The function may be called once; it is not called by itself, so call it from TestMain.
+// cluster-up`), when it is left alone. With THALWEG_RIG=external it is one that others run. The function may be called once; it is not called by itself, so call it from TestMain.
 func Shared(ctx context.Context, opts Options) (*Cluster, func(context.Context) error, error) {
+	if c, is, err := external(); is || err != nil {
+		return c, func(context.Context) error { return nil }, err
+	}
 	if opts.Dir == "" {
 		d, err := DefaultDir()
 		if err != nil {

@@ -3,7 +3,6 @@ package storage
 import (
 	"bytes"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,24 +15,13 @@ import (
 	"github.com/thalweg/thalweg/fs/hdfs"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/state"
-	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
 // onHDFS returns a file system of the cluster that HADOOP_CONF_DIR points to, as the given user ("" for the process's), and a registry.
 func onHDFS(t testing.TB, user string) (*hdfs.FileSystem, *fs.Registry) {
 	t.Helper()
-	if os.Getenv("HADOOP_CONF_DIR") == "" {
-		t.Skip("HADOOP_CONF_DIR is not set: run `make cluster-up` and `eval \"$(make -s cluster-env)\"`")
-	}
-	c, err := conf.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := hdfs.FromConf(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.User = user
+	cfg := rigtest.HDFS(t, user)
 	f, err := hdfs.New("", cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/hdfs"
 	"github.com/thalweg/thalweg/test/rig"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 	"github.com/thalweg/thalweg/yarnrpc/token"
 )
 
@@ -23,7 +24,9 @@ func TestWritersGoOnOverAFailover(t *testing.T) {
 	if err != nil || !strings.HasPrefix(tok.Service, "ha-hdfs:") {
 		t.Fatalf("%v, %v", tok, err)
 	}
-	cfg := withToken(t, c, func() token.Token { return tok })
+	creds := &token.Credentials{}
+	creds.Put(tok.Service, tok)
+	cfg, _ := rigtest.HDFSByToken(t, c, creds)
 	cfg.BlockSize = 1 << 20
 	f := open(t, cfg)
 	long, err := f.Create(ctx, "/user/alice/long", true)

@@ -3,7 +3,6 @@ package hdfs_test
 import (
 	"errors"
 	iofs "io/fs"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,26 +10,16 @@ import (
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/fstest"
 	"github.com/thalweg/thalweg/fs/hdfs"
-	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/test/rig"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster returns the configuration of the cluster that HADOOP_CONF_DIR points to. `make test` starts one.
+// cluster returns the settings of the cluster that HADOOP_CONF_DIR points to, for its administrator. `make test` starts one.
 func cluster(t testing.TB) hdfs.Config {
 	t.Helper()
-	if os.Getenv("HADOOP_CONF_DIR") == "" {
-		t.Skip("HADOOP_CONF_DIR is not set: run `make cluster-up` and `eval \"$(make -s cluster-env)\"`")
-	}
-	c, err := conf.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := hdfs.FromConf(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
+	return rigtest.HDFS(t, rigtest.Admin)
 }
 
 func open(t testing.TB, cfg hdfs.Config) *hdfs.FileSystem {
@@ -48,12 +37,12 @@ func open(t testing.TB, cfg hdfs.Config) *hdfs.FileSystem {
 }
 
 func TestConformance(t *testing.T) {
-	cfg := cluster(t)
 	t.Run("superuser", func(t *testing.T) {
+		cfg := cluster(t)
 		fstest.Run(t, func(t *testing.T) fs.FileSystem { return open(t, cfg) }, fstest.Options{Root: "/tmp", NoPermissions: true})
 	})
 	t.Run("user", func(t *testing.T) {
-		cfg.User = "alice"
+		cfg := rigtest.HDFS(t, rig.Alice)
 		cfg.BlockSize = 1 << 20 // the large file has three blocks
 		fstest.Run(t, func(t *testing.T) fs.FileSystem { return open(t, cfg) }, fstest.Options{Root: "/user/alice"})
 	})
@@ -86,9 +75,7 @@ func TestNamesInURIs(t *testing.T) {
 }
 
 func TestErrorsNameTheCauseAndTheUser(t *testing.T) {
-	cfg := cluster(t)
-	cfg.User = "alice"
-	f := open(t, cfg)
+	f := open(t, rigtest.HDFS(t, rig.Alice))
 	_, err := f.Create(t.Context(), "/user/bob/f", false)
 	oneLine(t, err, iofs.ErrPermission, "create /user/bob/f", "user=alice", "/user/bob")
 	_, err = f.Open(t.Context(), "/user/alice/missing")

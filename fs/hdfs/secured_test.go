@@ -12,9 +12,8 @@ import (
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/fs/hdfs"
 	"github.com/thalweg/thalweg/test/rig"
-	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 	"github.com/thalweg/thalweg/yarnrpc/ipc"
-	"github.com/thalweg/thalweg/yarnrpc/kerberos"
 	"github.com/thalweg/thalweg/yarnrpc/token"
 )
 
@@ -35,73 +34,11 @@ func runVariant(t *testing.T, dir, variant string, daemons ...string) *rig.Clust
 	return c
 }
 
-// hadoop is the cluster's configuration as a client of it has it.
-func hadoop(t *testing.T, c *rig.Cluster) *conf.Configuration {
-	t.Helper()
-	hc, err := conf.Load(conf.WithDirs(c.HadoopConfDir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hc
-}
-
 // as is the configuration of a user who has logged in by keytab.
 func as(t *testing.T, c *rig.Cluster, user string) hdfs.Config {
 	t.Helper()
-	cfg, levels := settings(t, c)
-	k, err := c.KDC()
-	if err != nil {
-		t.Fatal(err)
-	}
-	realm, err := kerberos.LoadConfigFiles(k.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	login, err := kerberos.FromKeytab(t.Context(), realm, c.Keytab(user), c.Principal(user))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := login.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	const key = "dfs.namenode.kerberos.principal"
-	name, err := hadoop(t, c).String(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.IPC = []ipc.Option{ipc.WithMechanisms(login.Mechanism(levels, kerberos.ServerPrincipal{Key: key, Name: name}))}
-	return cfg
-}
-
-func settings(t *testing.T, c *rig.Cluster) (hdfs.Config, []ipc.Protection) {
-	t.Helper()
-	hc := hadoop(t, c)
-	cfg, err := hdfs.FromConf(hc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := rigtest.HDFSOf(t, c, user)
 	cfg.BlockSize, cfg.ConnectTimeout = 1<<20, 5*time.Second
-	list, err := hc.String(conf.KeyRPCProtection, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	levels, err := ipc.ParseProtections(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg, levels
-}
-
-// withToken is the configuration of a process that has a token alone.
-func withToken(t *testing.T, c *rig.Cluster, get func() token.Token) hdfs.Config {
-	t.Helper()
-	cfg, levels := settings(t, c)
-	cfg.IPC = []ipc.Option{ipc.WithMechanisms(ipc.TokenAuth{Protections: levels, Credential: func() (id, password []byte, err error) {
-		tok := get()
-		return tok.Identifier, tok.Password, nil
-	}})}
 	return cfg
 }
 
@@ -178,19 +115,21 @@ func TestDelegationTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := token.DecodeDelegationIdentifier(tok.Identifier)
-	if err != nil || id.Owner != c.Principal(rig.Alice) || id.Renewer != rig.Bob || tok.Service != "127.0.0.1"+strings.TrimPrefix(c.NameNode, "localhost") {
-		t.Errorf("%v: %+v, %v", tok, id, err)
+	about, err := token.DecodeDelegationIdentifier(tok.Identifier)
+	if err != nil || about.Owner != c.Principal(rig.Alice) || about.Renewer != rig.Bob || tok.Service != "127.0.0.1"+strings.TrimPrefix(c.NameNode, "localhost") {
+		t.Errorf("%v: %+v, %v", tok, about, err)
 	}
 	until, err := bob.RenewToken(ctx, tok)
-	if err != nil || until.Before(time.Now()) || until.After(time.UnixMilli(id.MaxDate)) {
+	if err != nil || until.Before(time.Now()) || until.After(time.UnixMilli(about.MaxDate)) {
 		t.Errorf("renewed until %v, %v", until, err)
 	}
 	_, err = alice.RenewToken(ctx, tok)
 	oneLine(t, err, iofs.ErrPermission, "renew", "alice")
 
-	current := tok
-	f := open(t, withToken(t, c, func() token.Token { return current }))
+	creds := &token.Credentials{}
+	creds.Put(tok.Service, tok)
+	cfg, id := rigtest.HDFSByToken(t, c, creds)
+	f := open(t, cfg)
 	data := pattern(3<<20 + 5)
 	if err := fs.WriteFile(ctx, f, "/user/alice/by-token", data, true); err != nil {
 		t.Fatal(err)
@@ -200,7 +139,7 @@ func TestDelegationTokens(t *testing.T) {
 	oneLine(t, err, err, "delegation token", "kerberos")
 
 	file := filepath.Join(t.TempDir(), "tokens")
-	creds := &token.Credentials{}
+	creds = &token.Credentials{}
 	if err := hdfs.ObtainTokens(ctx, as(t, c, rig.Alice), []string{c.DefaultFS}, rig.Bob, creds); err != nil {
 		t.Fatal(err)
 	}
@@ -220,11 +159,12 @@ func TestDelegationTokens(t *testing.T) {
 	f.Reset()
 	_, err = f.Stat(ctx, "/user/alice/by-token")
 	oneLine(t, err, iofs.ErrPermission, "by-token", "can't be found", "security.kerberos.login.keytab")
-	current, _ = creds.ByKind(token.KindHDFSDelegation) // somebody has brought another one
+	id.SetTokens(creds) // somebody has brought another one
 	if _, err := f.Stat(ctx, "/user/alice/by-token"); err != nil {
 		t.Error(err)
 	}
-	if err := bob.CancelToken(ctx, current); err != nil { // its renewer may
+	other, _ := creds.ByKind(token.KindHDFSDelegation)
+	if err := bob.CancelToken(ctx, other); err != nil { // its renewer may
 		t.Error(err)
 	}
 	if _, err := alice.RenewToken(ctx, tok); err == nil || errors.Is(err, fs.ErrUnavailable) {

@@ -2,7 +2,6 @@ package ha
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -14,22 +13,12 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/storage"
 	"github.com/thalweg/thalweg/fs/hdfs"
 	"github.com/thalweg/thalweg/runtime/graph"
-	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
 func onHDFS(t testing.TB) *hdfs.FileSystem {
 	t.Helper()
-	if os.Getenv("HADOOP_CONF_DIR") == "" {
-		t.Skip("HADOOP_CONF_DIR is not set: run `make cluster-up` and `eval \"$(make -s cluster-env)\"`")
-	}
-	c, err := conf.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := hdfs.FromConf(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := rigtest.HDFS(t, rigtest.Admin)
 	f, err := hdfs.New("", cfg)
 	if err != nil {
 		t.Fatal(err)

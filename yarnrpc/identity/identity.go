@@ -55,6 +55,7 @@ type Identity struct {
 
 	mu     sync.Mutex
 	tokens *token.Credentials
+	only   bool        // tokens are all that this process can have
 	file   string      // of tokens, or empty
 	read   os.FileInfo // of the file when it was read
 }
@@ -71,8 +72,9 @@ func WithLogin(l Login) Option { return func(i *Identity) { i.login = l } }
 // WithTokens sets the first tokens, as SetTokens.
 func WithTokens(c *token.Credentials) Option { return func(i *Identity) { i.SetTokens(c) } }
 
-// WithTokenFile takes the tokens from a credentials file (token.EnvFile), and again whenever the file was replaced.
-func WithTokenFile(path string) Option { return func(i *Identity) { i.file = path } }
+// WithTokenFile takes the tokens from a credentials file (token.EnvFile), and again whenever the file was replaced. The process is one
+// that cannot log in itself, as the user's programs; path may be empty.
+func WithTokenFile(path string) Option { return func(i *Identity) { i.file, i.only = path, true } }
 
 // WithProxy acts as another user, who the cluster must allow this one to stand for (hadoop.proxyuser.*).
 func WithProxy(user string) Option { return func(i *Identity) { i.proxy = user } }
@@ -212,7 +214,7 @@ func (i *Identity) Options(s Service) []ipc.Option {
 			user.Real = i.login.Principal()
 		}
 	} else {
-		ms = append(ms, missing{s})
+		ms = append(ms, missing{i, s})
 	}
 	out := []ipc.Option{ipc.WithMechanisms(ms...), ipc.WithUser(user)}
 	if i.fallback {
@@ -238,7 +240,7 @@ func (t *tokens) Accepts(o ipc.Offer) bool {
 func (t *tokens) Begin(ctx context.Context, o ipc.Offer) (ipc.Session, error) {
 	tok, ok := t.find(o.Addr)
 	if !ok {
-		return nil, missingError(t.s, o.Addr)
+		return nil, t.id.missingError(t.s, o.Addr)
 	}
 	return ipc.TokenAuth{Protections: t.id.protections, Credential: func() ([]byte, []byte, error) {
 		return tok.Identifier, tok.Password, nil
@@ -292,18 +294,25 @@ func services(addr string, byName bool) []string {
 }
 
 // missing takes the place of the login that there is not, to say so.
-type missing struct{ s Service }
+type missing struct {
+	id *Identity
+	s  Service
+}
 
 func (missing) Accepts(o ipc.Offer) bool { return o.Method == ipc.MethodKerberos }
 
 func (m missing) Begin(_ context.Context, o ipc.Offer) (ipc.Session, error) {
-	return nil, missingError(m.s, o.Addr)
+	return nil, m.id.missingError(m.s, o.Addr)
 }
 
-func missingError(s Service, addr string) error {
+func (i *Identity) missingError(s Service, addr string) error {
 	name := s.Name
 	if name == "" {
 		name = addr
+	}
+	if i.only {
+		return fmt.Errorf("identity: %w: no %s for %s: run the program on YARN, or give it tokens by %s (hdfs fetchdt); on YARN add the file system to security.kerberos.access.hadoopFileSystems",
+			ipc.ErrLogin, s.Kind, name, token.EnvFile)
 	}
 	return fmt.Errorf("identity: %w: no Kerberos ticket and no %s for %s: run kinit, or set security.kerberos.login.keytab and security.kerberos.login.principal",
 		ipc.ErrLogin, s.Kind, name)

@@ -202,6 +202,14 @@ func TestLoginWhereThereIsNoToken(t *testing.T) {
 	if !errors.Is(err, ipc.ErrLogin) || !strings.Contains(err.Error(), "run kinit") || ipc.Classify(err) != ipc.Final {
 		t.Errorf("without login and token: %v", err)
 	}
+	program, err := identity.New(kerberos(), identity.WithTokenFile(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = call(t, addr, program.NameNode("", []string{addr}))
+	if !errors.Is(err, ipc.ErrLogin) || !strings.Contains(err.Error(), token.EnvFile) || strings.Contains(err.Error(), "kinit") {
+		t.Errorf("a process that cannot log in: %v", err)
+	}
 }
 
 // A server without authentication is refused by a client that is set for a secured cluster, unless it may fall back.

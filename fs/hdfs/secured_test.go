@@ -110,6 +110,16 @@ func TestPipelinesOfASecuredCluster(t *testing.T) {
 func TestDelegationTokens(t *testing.T) {
 	c := runVariant(t, filepath.Join(t.TempDir(), "cluster"), "kerberos,privacy,aes")
 	ctx := t.Context()
+	me, done, err := rigtest.Open(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fs.WriteFile(ctx, me, "/user/"+c.User()+"/mine", []byte("x"), true); err != nil {
+		t.Error(err)
+	}
+	if err := done(); err != nil {
+		t.Error(err)
+	}
 	alice, bob := open(t, as(t, c, rig.Alice)), open(t, as(t, c, rig.Bob))
 	tok, err := alice.DelegationToken(ctx, rig.Bob)
 	if err != nil {

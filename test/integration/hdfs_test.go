@@ -8,31 +8,18 @@ import (
 	"testing"
 
 	"github.com/thalweg/thalweg/fs"
-	"github.com/thalweg/thalweg/fs/hdfs"
-	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
-// openHDFS opens the cluster's file system as the user of the tests.
-func openHDFS() (*hdfs.FileSystem, error) {
-	c, err := conf.Load(conf.WithDirs(cluster.HadoopConfDir))
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := hdfs.FromConf(c)
-	if err != nil {
-		return nil, err
-	}
-	return hdfs.New("", cfg)
-}
-
+// hdfsOf is the cluster's file system as the user of the tests.
 func hdfsOf(t *testing.T) fs.FileSystem {
 	t.Helper()
-	f, err := openHDFS()
+	f, done, err := rigtest.Open(t.Context(), cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
+		if err := done(); err != nil {
 			t.Error(err)
 		}
 	})

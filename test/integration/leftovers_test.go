@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
 // forbidden are words that no log of ours may hold: they mean a fault of the product, whatever the job did. The stack of a user's panic
@@ -32,11 +33,11 @@ func leftovers(ctx context.Context) error {
 	if left := containers(ctx, apps); len(left) > 0 {
 		errs = append(errs, fmt.Errorf("container processes are left: %v", left))
 	}
-	f, err := openHDFS()
+	f, done, err := rigtest.Open(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // the process ends
+	defer done() //nolint:errcheck // the process ends
 	for _, a := range apps {
 		if a.State != "FINISHED" { // ended by YARN, not by its master: a submission a minute later removes the folder
 			continue

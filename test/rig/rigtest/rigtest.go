@@ -2,6 +2,8 @@
 package rigtest
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,54 +26,95 @@ func HDFS(t testing.TB, user string) hdfs.Config {
 	if dir == "" {
 		t.Skip("HADOOP_CONF_DIR is not set: run `make cluster-up` and `eval \"$(make -s cluster-env)\"`")
 	}
-	return settings(t, dir, func() (*rig.Cluster, error) { return rig.Attach(filepath.Dir(dir)) }, user)
+	return forTest(t, dir, func() (*rig.Cluster, error) { return rig.Attach(filepath.Dir(dir)) }, user)
 }
 
 // HDFSOf are the settings of a client of c.
 func HDFSOf(t testing.TB, c *rig.Cluster, user string) hdfs.Config {
 	t.Helper()
-	return settings(t, c.HadoopConfDir, func() (*rig.Cluster, error) { return c, nil }, user)
+	return forTest(t, c.HadoopConfDir, func() (*rig.Cluster, error) { return c, nil }, user)
 }
 
 // HDFSByToken are the settings of a process that has delegation tokens alone.
 func HDFSByToken(t testing.TB, c *rig.Cluster, tokens *token.Credentials) (hdfs.Config, *identity.Identity) {
 	t.Helper()
-	hc, cfg := read(t, c.HadoopConfDir)
+	hc := must[*conf.Configuration](t)(conf.Load(conf.WithDirs(c.HadoopConfDir)))
+	cfg := must[hdfs.Config](t)(hdfs.FromConf(hc))
 	id := must[*identity.Identity](t)(identity.New(hc, identity.WithTokens(tokens)))
 	cfg.Login = id.NameNode
 	return cfg, id
 }
 
-func read(t testing.TB, dir string) (*conf.Configuration, hdfs.Config) {
-	t.Helper()
-	hc := must[*conf.Configuration](t)(conf.Load(conf.WithDirs(dir)))
-	return hc, must[hdfs.Config](t)(hdfs.FromConf(hc))
+// Open opens the file system of c as the user who runs its daemons and its jobs; done closes it. For what is no test.
+func Open(ctx context.Context, c *rig.Cluster) (f *hdfs.FileSystem, done func() error, err error) {
+	user := Admin
+	if c.Variant.Kerberos {
+		user = c.User()
+	}
+	cfg, logout, err := settings(ctx, c.HadoopConfDir, func() (*rig.Cluster, error) { return c, nil }, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f, err = hdfs.New("", cfg); err != nil {
+		return nil, nil, errors.Join(err, logout())
+	}
+	return f, func() error { return errors.Join(f.Close(), logout()) }, nil
 }
 
-func settings(t testing.TB, dir string, cluster func() (*rig.Cluster, error), user string) hdfs.Config {
-	t.Helper()
-	hc, cfg := read(t, dir)
-	if !must[bool](t)(hc.Kerberos()) {
-		cfg.User = user
-		return cfg
+func settings(ctx context.Context, dir string, cluster func() (*rig.Cluster, error), user string) (cfg hdfs.Config, logout func() error, err error) {
+	logout = func() error { return nil }
+	hc, err := conf.Load(conf.WithDirs(dir))
+	if err != nil {
+		return cfg, nil, err
 	}
-	c := must[*rig.Cluster](t)(cluster())
+	if cfg, err = hdfs.FromConf(hc); err != nil {
+		return cfg, nil, err
+	}
+	secure, err := hc.Kerberos()
+	if err != nil || !secure {
+		cfg.User = user
+		return cfg, logout, err
+	}
+	c, err := cluster()
+	if err != nil {
+		return cfg, nil, err
+	}
 	keytab, principal := c.Keytab(user), c.Principal(user)
 	if user == Admin {
 		keytab, principal = c.Keytab("nn"), c.Principal("nn/localhost")
 	}
 	k, err := c.KDC()
 	if err != nil {
+		return cfg, nil, err
+	}
+	realm, err := kerberos.LoadConfigFiles(k.Config())
+	if err != nil {
+		return cfg, nil, err
+	}
+	login, err := kerberos.FromKeytab(ctx, realm, keytab, principal)
+	if err != nil {
+		return cfg, nil, err
+	}
+	id, err := identity.New(hc, identity.WithLogin(login))
+	if err != nil {
+		return cfg, nil, errors.Join(err, login.Close())
+	}
+	cfg.Login = id.NameNode
+	return cfg, login.Close, nil
+}
+
+// forTest is settings until the end of the test.
+func forTest(t testing.TB, dir string, cluster func() (*rig.Cluster, error), user string) hdfs.Config {
+	t.Helper()
+	cfg, logout, err := settings(t.Context(), dir, cluster, user)
+	if err != nil {
 		t.Fatal(err)
 	}
-	realm := must[*kerberos.Config](t)(kerberos.LoadConfigFiles(k.Config()))
-	login := must[*kerberos.Login](t)(kerberos.FromKeytab(t.Context(), realm, keytab, principal))
 	t.Cleanup(func() {
-		if err := login.Close(); err != nil {
+		if err := logout(); err != nil {
 			t.Error(err)
 		}
 	})
-	cfg.Login = must[*identity.Identity](t)(identity.New(hc, identity.WithLogin(login))).NameNode
 	return cfg
 }
 

@@ -270,7 +270,7 @@ func (t *tokens) find(addr string) (token.Token, bool) {
 	}
 	for _, tok := range ofKind {
 		for s := range strings.SplitSeq(tok.Service, ",") {
-			if slices.Contains(names, strings.ToLower(s)) {
+			if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, s) }) {
 				return tok, true
 			}
 		}

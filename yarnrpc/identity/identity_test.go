@@ -82,7 +82,7 @@ func passwords(id []byte) ([]byte, error) { return []byte("secret " + string(id)
 func TestTokens(t *testing.T) {
 	addr := serve(t, ipcserver.Config{Password: passwords, Protections: []ipc.Protection{ipc.ProtectPrivacy}})
 	_, port, _ := net.SplitHostPort(addr)
-	id, err := identity.New(kerberos(conf.KeyRPCProtection, "privacy"), identity.WithTokens(credentials(tok("a", addr), tok("b", "ha-hdfs:sec"), tok("c", "127.0.0.1:1"))))
+	id, err := identity.New(kerberos(conf.KeyRPCProtection, "privacy"), identity.WithTokens(credentials(tok("a", addr), tok("b", "ha-hdfs:Sec"), tok("c", "127.0.0.1:1"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestTokens(t *testing.T) {
 		{"localhost:" + port, []string{"localhost:" + port}, "token a"},
 		{addr, []string{addr, "other:1"}, "token b"},
 	} {
-		who, err := call(t, tc.addr, id.NameNode("sec", tc.addrs))
+		who, err := call(t, tc.addr, id.NameNode("Sec", tc.addrs))
 		if err != nil || who != tc.want {
 			t.Errorf("%v: %q %v", tc.addrs, who, err)
 		}
@@ -105,7 +105,7 @@ func TestTokens(t *testing.T) {
 	if who, err := call(t, addr, opts); err != nil || who != "token newer" {
 		t.Errorf("after a newer token: %q %v", who, err)
 	}
-	if _, err := call(t, addr, id.NameNode("sec", []string{addr, "other:1"})); err == nil {
+	if _, err := call(t, addr, id.NameNode("Sec", []string{addr, "other:1"})); err == nil {
 		t.Error("another service's token was shown")
 	}
 }

@@ -27,7 +27,7 @@ var sessionForms = map[string]string{"-id": "--applicationId", "-nm": "--name", 
 // sessionFlags are the flags of session start.
 type sessionFlags struct {
 	id, name, queue, master, worker, kind, label string
-	slots                                        int
+	slots                                        int // negative: not given
 	detached, query                              bool
 }
 
@@ -66,7 +66,15 @@ func (c *cli) sessionStart() *cobra.Command {
 		Long: `Start a session and, without -d, stay in front of it: what you type is "help", "stop" or "quit", and Ctrl-C shuts the session down, with its jobs, as
 in Flink. With -d the command returns when the session takes jobs. A size without unit is in mebibytes.`,
 		Example: "  thalweg session start -d\n  thalweg session start -d -nm analytics -qu streaming -jm 1g -tm 2g -s 4 -Dstate.backend.type=pebble\n  thalweg session start -q",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return c.startSession(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch given := cmd.Flags().Changed("slots"); {
+			case !given:
+				f.slots = -1
+			case f.slots < 1:
+				return &usageError{fmt.Errorf("-s %d: want 1 slot at least", f.slots)}
+			}
+			return c.startSession(cmd.Context(), f)
+		},
 	}
 	fl := cmd.Flags()
 	fl.BoolVarP(&f.detached, "detached", "d", false, "return when the session takes jobs")
@@ -100,7 +108,7 @@ func (f sessionFlags) configuration() config.Configuration {
 			out[key] = v
 		}
 	}
-	if f.slots != 0 {
+	if f.slots >= 0 {
 		config.TaskSlots.Set(out, f.slots)
 	}
 	return out

@@ -150,6 +150,7 @@ func TestSessionCommands(t *testing.T) {
 		"taskmanager.numberOfTaskSlots, yarn.tags are of a whole session":                             {"run", "-t", "yarn-session", "-Dyarn.tags=x", "-Dtaskmanager.numberOfTaskSlots=2", self},
 		"there is no session application_1_0001: the ResourceManager does not know it":                {"run", "-t", "yarn-session", "-Dyarn.application.id=application_1_0001", self},
 		"-t is --target, and sessions run on YARN":                                                    {"session", "start", "-t", "/some/folder"},
+		"-s 0: want 1 slot at least":                                                                  {"session", "start", "-s", "0"},
 		`there is no action "nosuch"`:                                                                 {"session", "nosuch"},
 		"it is thalweg session start|attach|list|stop here":                                           {"yarn-session", "-d"},
 		"session start: application_1_0001 runs already: thalweg session attach stays in front of it": {"session", "start", "-d", "-id", "application_1_0001"},

@@ -483,7 +483,7 @@ func TestConfigOfNothingAndHelpOfNothing(t *testing.T) {
 		{`did you mean \"execution.checkpointing.`, []string{"config", "-o", "json", "chekpointing"}},
 		{`did you mean "rest.port"?`, []string{"config", "rest.prt"}},
 		{`time to live is set in the program, for each state: stream.WithTTL`, []string{"config", "ttl"}},
-		{`security.kerberos.login.keytab: secure clusters (Kerberos) are not supported yet`, []string{"config", "security.kerberos.login.keytab"}},
+		{`security.ssl.internal.enabled: connections are not encrypted yet`, []string{"config", "security.ssl.internal.enabled"}},
 		{`state.checkpoints.dir is execution.checkpointing.dir now`, []string{"config", "state.checkpoints.dir"}},
 		{`there is no action "nosuch"`, []string{"help", "nosuch"}},
 		{`-m localhost:8081`, []string{"list", "-t", "local"}},

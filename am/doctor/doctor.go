@@ -111,7 +111,9 @@ func bad(check, text, do string) Finding  { return Finding{check, Fail, text, do
 func skipped(check, because string) Finding {
 	return warn(check, "not looked at", "first mend: "+because)
 }
-func failure(check string, err error) Finding { return bad(check, plain(err), "") }
+
+// Failure is what an error says of a check.
+func Failure(check string, err error) Finding { return bad(check, plain(err), "") }
 
 // pkg is the name of the package that an error comes from.
 var pkg = regexp.MustCompile(`^(client|conf|folder|fs|hdfs|identity|ipc|kerberos|memory|staging|submit): `)

@@ -26,7 +26,7 @@ const (
 func fileSystem(ctx context.Context, p *Patient) (all []Finding) {
 	root, err := submit.Root(p.Config, p.Hadoop, p.User)
 	if err != nil {
-		return []Finding{failure("staging folder", err)}
+		return []Finding{Failure("staging folder", err)}
 	}
 	start := time.Now()
 	at, err := p.writable(ctx, root)
@@ -50,7 +50,7 @@ func fileSystem(ctx context.Context, p *Patient) (all []Finding) {
 		}
 		uri, err := submit.Folder(o.of.Key, value, p.Hadoop)
 		if err != nil {
-			all = append(all, failure(o.check, err))
+			all = append(all, Failure(o.check, err))
 			continue
 		}
 		if _, err := p.writable(ctx, uri); err != nil {

@@ -27,7 +27,7 @@ func programs(_ context.Context, p *Patient) (all []Finding) {
 		all = append(all, good(check, "application master and TaskManager are in "+p.LibDir))
 	}
 	if _, err := memory.ForTaskManager(p.Config); err != nil {
-		return append(all, failure("memory", err))
+		return append(all, Failure("memory", err))
 	}
 	return append(all, good("memory", "the TaskManager's memory can be divided as configured"))
 }
@@ -40,7 +40,7 @@ func hadoop(_ context.Context, p *Patient) (all []Finding) {
 	case len(dirs) == 0:
 		all = append(all, bad(check, "no folder of configuration files was found", "set HADOOP_CONF_DIR to the folder of core-site.xml, hdfs-site.xml and yarn-site.xml"))
 	case err != nil:
-		all = append(all, failure(check, err))
+		all = append(all, Failure(check, err))
 	case p.Hadoop.Source(conf.KeyDefaultFS) == "":
 		all = append(all, bad(check, fmt.Sprintf("%s is not set in %s", conf.KeyDefaultFS, strings.Join(dirs, ", ")), "is HADOOP_CONF_DIR the folder of the cluster's clients?"))
 	default:
@@ -49,7 +49,7 @@ func hadoop(_ context.Context, p *Patient) (all []Finding) {
 	secure, err := p.Hadoop.Kerberos()
 	switch {
 	case err != nil:
-		return append(all, failure("login", err))
+		return append(all, Failure("login", err))
 	case secure:
 		return append(all, good("login", "as "+p.User+" by Kerberos"))
 	}

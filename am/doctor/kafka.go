@@ -26,7 +26,7 @@ func kafka(ctx context.Context, p *Patient) []Finding {
 	defer cancel()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(p.Kafka.Brokers...), kgo.ClientID("thalweg-doctor")}, p.Kafka.Options...)...)
 	if err != nil {
-		return []Finding{failure(check, err)}
+		return []Finding{Failure(check, err)}
 	}
 	defer cl.Close()
 	meta, err := metadata(ctx, cl, p.Kafka.Topics)

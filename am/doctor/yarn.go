@@ -19,7 +19,7 @@ func resourceManager(ctx context.Context, p *Patient) []Finding {
 	defer cancel()
 	_, largest, err := p.YARN.NewApplication(ctx)
 	if err != nil {
-		f := failure(check, err)
+		f := Failure(check, err)
 		var away *client.UnreachableError
 		if errors.As(err, &away) {
 			f.Do = "check the address in yarn-site.xml, and that it runs"
@@ -28,12 +28,12 @@ func resourceManager(ctx context.Context, p *Patient) []Finding {
 	}
 	all := []Finding{good(check, fmt.Sprintf("answers; it grants containers of %s at most", largest))}
 	if err := submit.Sizes(p.Config, largest); err != nil {
-		all = append(all, failure("containers", err))
+		all = append(all, Failure("containers", err))
 	} else {
 		all = append(all, good("containers", fmt.Sprintf("application master %s, TaskManager %s", config.JobManagerMemory.Value(p.Config), config.TaskManagerMemory.Value(p.Config))))
 	}
 	if err := submit.Queue(ctx, p.YARN, p.Config); err != nil {
-		all = append(all, failure("queue", err))
+		all = append(all, Failure("queue", err))
 	} else {
 		all = append(all, good("queue", submit.QueueName(p.Config)+" accepts applications"))
 	}
@@ -45,7 +45,7 @@ func nodes(ctx context.Context, p *Patient) Finding {
 	const check = "nodes"
 	list, err := p.YARN.Nodes(ctx, yarnpb.NodeStateProto_NS_RUNNING)
 	if err != nil {
-		return failure(check, err)
+		return Failure(check, err)
 	}
 	worker := submit.WorkerSize(p.Config)
 	fit, now := 0, 0

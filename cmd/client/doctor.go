@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -63,7 +64,8 @@ func (c *cli) doctor(ctx context.Context, f *doctorFlags) error {
 	}
 	k, err := c.connect(cfg)
 	if err != nil {
-		return err
+		c.finding(doctor.Failure("configuration and login", err))
+		return &exitError{exitFailed, errors.New("nothing else can be looked at before this is mended")}
 	}
 	defer k.close()
 	k.wait.close() // each finding says itself what does not answer

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/thalweg/thalweg/am/control"
+	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/am/submit"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/internal/process"
@@ -27,6 +28,7 @@ import (
 	"github.com/thalweg/thalweg/stream"
 	"github.com/thalweg/thalweg/yarnrpc/client"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 )
 
 // TestMain is also a job: the command line runs this binary as its artifact. And it is the command line, for who wants to kill that.
@@ -240,7 +242,12 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 
 // The folder of a savepoint is one that all containers see.
 func TestSavepointFolder(t *testing.T) {
-	k := &cluster{hadoop: conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020"}), user: "ann", wait: newPatience(patienceEnds, t.Logf)}
+	hadoop := conf.FromMap(map[string]string{"fs.defaultFS": "hdfs://nn:8020"})
+	who, err := identity.New(hadoop, identity.WithUser("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &cluster{hadoop: hadoop, user: "ann", who: &login.Who{Identity: who}, wait: newPatience(patienceEnds, t.Logf)}
 	for in, want := range map[string]string{"/sp": "hdfs://nn:8020/sp", "hdfs:///sp": "hdfs://nn:8020/sp", "hdfs://other:1/sp": "hdfs://other:1/sp"} {
 		if got, err := k.folder(t.Context(), "-p", in); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", in, got, err, want)

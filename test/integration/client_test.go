@@ -298,7 +298,7 @@ func (j *job) taskManagers() []int {
 
 func (j *job) processes(match func(env, cmd []byte) bool) (pids []int) {
 	if cluster.External {
-		j.t.Skip("the cluster's processes are not ours")
+		notOurs(j.t, j.app)
 	}
 	id := []byte(strings.TrimPrefix(j.app, "application"))
 	for _, p := range cluster.Containers() {
@@ -310,6 +310,15 @@ func (j *job) processes(match func(env, cmd []byte) bool) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// notOurs ends an application, which would hold its containers for long, and skips what would go on with processes of the cluster.
+func notOurs(t *testing.T, app string) {
+	t.Helper()
+	if _, err := cluster.YarnCLI(t.Context(), "application", "-kill", app); err != nil {
+		t.Error(err)
+	}
+	t.Skip("the cluster's processes are not ours")
 }
 
 // kafkaCluster reaches the broker without the product.

@@ -118,7 +118,7 @@ func TestAllIsWell(t *testing.T) {
 
 func TestEachIllnessHasItsLine(t *testing.T) {
 	free := func() string { // nobody listens there
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // here
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func TestSessionForgetsEndedJobs(t *testing.T) {
 func TestSessionRecoversWhatItCan(t *testing.T) {
 	w := newWorld(t, 6)
 	m1 := w.session()
-	damaged, foreign, good, ended := w.submit(m1), w.submit(m1), w.submit(m1), graph.JobID{}
+	damaged, foreign, good := w.submit(m1), w.submit(m1), w.submit(m1)
 	w.lead(nil)
 	m1.close()
 	for id, text := range map[graph.JobID]string{damaged: "garbage", foreign: `{"id":"` + foreign.String() + `","name":"foreign","data":"bm9wZQ=="}`} {
@@ -87,7 +87,7 @@ func TestSessionRecoversWhatItCan(t *testing.T) {
 	if d, err := m2.d.Details(context.Background(), foreign); err != nil || d.State != scheduler.JobFailed || d.Root == nil || !strings.Contains(d.Root.Message, "foreign") {
 		t.Errorf("%+v, %v", d, err)
 	}
-	ended = w.submit(m2)
+	ended := w.submit(m2)
 	w.running(m2, ended)
 	w.cancelled(m2, ended)
 	w.lead(nil)

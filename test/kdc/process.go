@@ -41,7 +41,7 @@ type Server struct {
 // Start runs the KDC as a child and waits until it answers. End it with Stop; it does not outlive this process.
 func (k *KDC) Start(ctx context.Context) (*Server, error) {
 	argv := k.Argv()
-	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it outlives the call
+	cmd := exec.Command(argv[0], argv[1:]...)
 	s := &Server{cmd: cmd, out: &bytes.Buffer{}, done: make(chan struct{})}
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = k.ServerEnv(), k.Dir, s.out, s.out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

@@ -24,7 +24,6 @@ type server struct {
 	user     string // who may come, with which password
 	password []byte
 	refuse   *message // is the second answer, when it is set
-	level    Level    // what came out
 }
 
 func (s *server) handshake(nc net.Conn) (net.Conn, error) {

@@ -44,6 +44,11 @@ export THALWEG_CLUSTER_DIR="$$TEST_CLUSTER" THALWEG_JARS_DIR="$${THALWEG_JARS_DI
 trap 'code=$$?; if [ $$code -eq 0 ]; then $(RIG) down -purge; else $(RIG) down; echo "the daemons'"'"' logs are in $$TEST_CLUSTER/log" >&2; fi' EXIT; \
 $(RIG) up
 endef
+# Temporary files of tests in memory, where there is room: models of state wait for the disk three quarters of their time.
+define in_memory
+if [ "$$(df --output=avail -B1G /dev/shm 2>/dev/null | tail -n1)" -ge 8 ] 2>/dev/null; then \
+  TMPDIR="$$(mktemp -d /dev/shm/thalweg-test.XXXXXX)"; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; fi
+endef
 INTEGRATION := go test -count=1 -timeout 25m -v ./test/integration
 FAULTS := go test -count=1 -timeout 40m -v -run 'TestFaults|TestSchedule|TestEveryFailpoint' ./test/faults -args
 SHORT := -records 20000 -each 1 -broker 1 -rm 1
@@ -71,7 +76,8 @@ CLOSING := grep --line-buffered -v -E '^=== |"message":"ipc connected"'
 test-unit: ## go vet and every test that needs no daemons, with the race detector where goroutines share a process
 	go vet ./...
 	@# The race detector makes models ten times as slow and has little to see in them: a fifth of their examples; all of them run without it.
-	RAPID_CHECKS=$(if $(RACE),20,100) go test $(RACE) -timeout 20m $(RACED)
+	@$(in_memory); \
+	RAPID_CHECKS=$(if $(RACE),20,100) go test $(RACE) -timeout 20m $(RACED); \
 	go test -timeout 15m $(PLAIN) $(if $(RACE),$(MODELS))
 
 test-model: ## operators, windows, joins, state and timers against plain models, N random runs of each: make test-model [N=1000] [SEED=7] [RUN=Join]

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -164,7 +165,8 @@ func (c *Coordinator) abort(p *pending, err error, counts bool) {
 	if p.kind == Final {
 		c.finalTried = true
 	}
-	c.emit(NotifyAborted{ID: p.id, Reason: err.Error(), Tasks: executions(p.tasks), Resume: p.kind == StopWithSavepoint && p.phase >= acking})
+	c.emit(NotifyAborted{ID: p.id, Reason: err.Error(), Tasks: executions(p.tasks), Resume: p.kind == StopWithSavepoint && p.phase >= acking,
+		Restarts: errors.Is(err, ErrRestarting)})
 	c.answer(p.requestID, p.id, "", fmt.Errorf("coordinator: checkpoint %d: %w", p.id, err))
 	c.discardAborted(p)
 	c.sweepSoon()

@@ -193,11 +193,13 @@ type (
 	}
 
 	// NotifyAborted: tell all tasks and the coordinator process. Resume: the aborted stop-with-savepoint had suspended the sources.
+	// Restarts: only because the tasks fail or are being cancelled, which is told elsewhere.
 	NotifyAborted struct {
-		ID     int64
-		Reason string
-		Tasks  []graph.ExecutionID
-		Resume bool
+		ID       int64
+		Reason   string
+		Tasks    []graph.ExecutionID
+		Resume   bool
+		Restarts bool
 	}
 
 	// FinishTasks: let all tasks end (after the notice of a final checkpoint or stop-with-savepoint).

@@ -102,7 +102,7 @@ func TestEncryptedDataTransfer(t *testing.T) {
 			if err := fs.WriteFile(t.Context(), f, "/secret", []byte("x"), true); err != nil {
 				t.Error(err)
 			}
-			lost(t, c, c.NameNode, w.dial)
+			lost(t, c, open(t, hdfs.Config{DefaultAuthority: c.NameNode, Replication: 2, BlockSize: 128 << 20, ConnectTimeout: 2 * time.Second, Dial: w.dial}), "/lost/node")
 		})
 	}
 }
@@ -151,12 +151,11 @@ func stock(t *testing.T, c *rig.Cluster, f fs.FileSystem) {
 	holds(t, f, "/sizes/copied", pattern(3<<20+77))
 }
 
-// lost takes the first DataNode away in the middle of a block.
-func lost(t *testing.T, c *rig.Cluster, nameNode string, dial func(context.Context, string, string) (net.Conn, error)) {
+// lost takes the first DataNode away in the middle of a block, which has two replicas.
+func lost(t *testing.T, c *rig.Cluster, f *hdfs.FileSystem, name string) {
 	t.Helper()
-	f := open(t, hdfs.Config{DefaultAuthority: nameNode, Replication: 2, BlockSize: 128 << 20, ConnectTimeout: 2 * time.Second, Dial: dial})
 	data := pattern(16 << 20)
-	w, err := f.Create(t.Context(), "/lost/node", true)
+	w, err := f.Create(t.Context(), name, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +171,7 @@ func lost(t *testing.T, c *rig.Cluster, nameNode string, dial func(context.Conte
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, f, "/lost/node", data)
+	holds(t, f, name, data)
 }
 
 // An open file outlives its block tokens: they are asked for again when a DataNode refuses them.

@@ -76,30 +76,12 @@ func TestPipelinesOfASecuredCluster(t *testing.T) {
 	c := runVariant(t, filepath.Join(t.TempDir(), "cluster"), "kerberos,privacy,aes", rig.DataNode2)
 	cfg := as(t, c, rig.Alice)
 	cfg.Replication, cfg.BlockSize = 2, 128<<20
-	f := open(t, cfg)
-	data := pattern(16 << 20)
-	w, err := f.Create(t.Context(), "/user/alice/lost", true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(data[:8<<20]); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Kill9(t.Context(), rig.DataNode); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(data[8<<20:]); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	holds(t, f, "/user/alice/lost", data)
+	lost(t, c, open(t, cfg), "/user/alice/lost")
 
 	// What only one side expects is told at once, not at the end of the budget.
 	cfg.RetryTimeout = time.Hour
 	cfg.DataProtection = []ipc.Protection{ipc.ProtectIntegrity}
-	_, err = fs.ReadFile(t.Context(), open(t, cfg), "/user/alice/lost", 64<<20)
+	_, err := fs.ReadFile(t.Context(), open(t, cfg), "/user/alice/lost", 64<<20)
 	oneLine(t, err, err, "/user/alice/lost", "offers privacy", "accepts integrity", "dfs.data.transfer.protection")
 	cfg.DataProtection = nil
 	_, err = fs.ReadFile(t.Context(), open(t, cfg), "/user/alice/lost", 64<<20)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/checkpoint/storage"
@@ -189,7 +191,11 @@ func (c *checkpoints) effect(e coordinator.Effect) {
 		j.step(scheduler.CheckpointDone{})
 	case coordinator.NotifyAborted:
 		failpoint.At("checkpoint/abort")
-		j.log.Warn().Int64("checkpoint_id", e.ID).Str("reason", e.Reason).Msg("checkpoint aborted")
+		level := zerolog.WarnLevel
+		if e.Restarts { // a change of the parallelism is no reason to warn, and a failure has its own line
+			level = zerolog.InfoLevel
+		}
+		j.log.WithLevel(level).Int64("checkpoint_id", e.ID).Str("reason", e.Reason).Msg("checkpoint aborted")
 		j.toAllWorkers(e.Tasks, &pb.WorkerDown{Msg: &pb.WorkerDown_Aborted{Aborted: &pb.CheckpointNotice{CheckpointId: e.ID, Resume: e.Resume}}})
 	case coordinator.FinishTasks:
 		failpoint.At("stop/finish-tasks")

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-
 	"sync"
 
 	"github.com/rs/zerolog"

@@ -79,6 +79,14 @@ func (q *deliveries) started(id resourcemanager.WorkerID, s resourcemanager.Work
 	q.put(func(ev resourcemanager.Events) { ev.WorkerStarted(id, s, host) })
 }
 
+func (q *deliveries) leaving(e allocator.Leaving) {
+	q.put(func(ev resourcemanager.Events) { ev.WorkerLeaving(workerID(e.Container.ID), e.Until, e.Why) })
+}
+
+func (q *deliveries) staying(e allocator.Staying) {
+	q.put(func(ev resourcemanager.Events) { ev.WorkerStays(workerID(e.Container.ID)) })
+}
+
 func (q *deliveries) problem(text string) {
 	if text == q.problems { // called with the driver's lock
 		return

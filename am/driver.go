@@ -49,6 +49,8 @@ type DriverOptions struct {
 	// Prestart asks for that many workers of Spec before the JobMaster knows what it needs; its first RequestWorkers replaces it.
 	Prestart int
 	Spec     resourcemanager.WorkerSpec
+	// PreemptAfter is how long the ResourceManager lets a container live that it preempts.
+	PreemptAfter time.Duration
 	// Tail fetches the last lines of a container's error file; nil for none.
 	Tail   func(ctx context.Context, c *yarnpb.ContainerProto) string
 	Logger zerolog.Logger
@@ -72,6 +74,7 @@ type Driver struct {
 	specs      map[allocator.Spec]resourcemanager.WorkerSpec
 	containers map[yarn.ContainerID]*yarnpb.ContainerProto // granted, living
 	largest    yarn.Resource
+	others     yarn.Others // of a TaskManager
 	queue      string
 	prestarted bool
 	fast       time.Time // until then the pace is fast, whatever is open
@@ -98,8 +101,12 @@ func NewDriver(o DriverOptions) *Driver {
 		specs: map[allocator.Spec]resourcemanager.WorkerSpec{}, containers: map[yarn.ContainerID]*yarnpb.ContainerProto{},
 		ledger: allocator.New(allocator.Options{
 			FailureRate: config.StartFailureRate.Value(c), RetryInterval: config.StartRetryInterval.Value(c), MaxFailures: config.StartFailureLimit.Value(c),
-			RegisterTimeout: config.RegistrationTimeout.Value(c), RecoveryTimeout: config.PreviousWorkerTimeout.Value(c),
+			RegisterTimeout: config.RegistrationTimeout.Value(c), RecoveryTimeout: config.PreviousWorkerTimeout.Value(c), PreemptAfter: o.PreemptAfter,
+			ExcludeFailures: config.ExcludeFailures.Value(c), ExcludeFor: config.ExcludeFor.Value(c),
 		}),
+	}
+	if amounts, err := config.ExternalAmounts(c); err == nil { // the submission has checked it
+		d.others = yarn.OthersOf(amounts)
 	}
 	d.events = newDeliveries(d)
 	return d
@@ -171,15 +178,16 @@ func (d *Driver) ledgerSpec(s resourcemanager.WorkerSpec) allocator.Spec {
 	if label == "" {
 		label = config.YarnNodeLabel.Value(d.o.Config)
 	}
-	return allocator.Spec{Resource: yarn.Resource{MemoryMB: (s.MemoryBytes + 1<<20 - 1) >> 20, VCores: int32(s.Cores)}, Label: label} //nolint:gosec // cores are few
+	size := yarn.Resource{MemoryMB: (s.MemoryBytes + 1<<20 - 1) >> 20, VCores: int32(s.Cores), Others: d.others} //nolint:gosec // cores are few
+	return allocator.Spec{Resource: size, Label: label}
 }
 
 // want sets the number of workers. Called with the lock.
 func (d *Driver) want(s resourcemanager.WorkerSpec, n int) {
 	ls := d.ledgerSpec(s)
 	if n > 0 && d.largest.MemoryMB > 0 && !ls.Resource.Fits(d.largest) {
-		d.events.fatal(fmt.Errorf("am: a TaskManager of %s does not fit the largest container of the cluster (%s): lower %s or %s, or raise yarn.scheduler.maximum-allocation-mb/-vcores",
-			ls.Resource, d.largest, config.TaskManagerMemory.Key, memory.CoresKey(d.o.Config)))
+		d.events.fatal(fmt.Errorf("am: a TaskManager of %s does not fit the largest container of queue %s (%s): lower %s or %s, or raise yarn.scheduler.maximum-allocation-mb/-vcores",
+			ls.Resource, d.queue, d.largest, config.TaskManagerMemory.Key, memory.CoresKey(d.o.Config)))
 		return
 	}
 	d.specs[ls] = s
@@ -346,6 +354,9 @@ func request(e allocator.Allocate) *yarnpb.AllocateRequestProto {
 	}
 	for _, id := range e.Releases {
 		req.Release = append(req.Release, id.Proto())
+	}
+	if len(e.Exclude)+len(e.Include) > 0 {
+		req.BlacklistRequest = &yarnpb.ResourceBlacklistRequestProto{BlacklistAdditions: e.Exclude, BlacklistRemovals: e.Include}
 	}
 	return req
 }

@@ -29,6 +29,7 @@ type events struct {
 	mu       sync.Mutex
 	started  []resourcemanager.WorkerID
 	lost     map[resourcemanager.WorkerID]resourcemanager.Exit
+	leaving  map[resourcemanager.WorkerID]time.Time
 	problems []string
 	fatal    error
 	register func(id resourcemanager.WorkerID) // when a worker was started; nil: nobody registers
@@ -51,6 +52,21 @@ func (e *events) WorkerLost(id resourcemanager.WorkerID, exit resourcemanager.Ex
 		e.lost = map[resourcemanager.WorkerID]resourcemanager.Exit{}
 	}
 	e.lost[id] = exit
+}
+
+func (e *events) WorkerLeaving(id resourcemanager.WorkerID, until time.Time, _ string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leaving == nil {
+		e.leaving = map[resourcemanager.WorkerID]time.Time{}
+	}
+	e.leaving[id] = until
+}
+
+func (e *events) WorkerStays(id resourcemanager.WorkerID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.leaving, id)
 }
 
 func (e *events) Problem(text string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/thalweg/thalweg/am/allocator"
@@ -125,7 +126,7 @@ func (d *Driver) resync(ctx context.Context) bool {
 func (d *Driver) answer(ans rmclient.Answer) {
 	d.o.Nodes.PutTokens(ans.GetNmTokens())
 	d.recovered(ans.GetContainersFromPreviousAttempts())
-	ev := allocator.Answer{At: time.Now()}
+	ev := allocator.Answer{At: time.Now(), ClusterNodes: int(ans.GetNumClusterNodes()), Headroom: yarn.ResourceOf(ans.GetLimit())}
 	for _, p := range ans.GetAllocatedContainers() {
 		c := containerOf(p)
 		d.containers[c.ID] = p
@@ -139,11 +140,30 @@ func (d *Driver) answer(ans rmclient.Answer) {
 			ev.Preempted = append(ev.Preempted, yarn.ContainerIDOf(c.GetId()))
 		}
 	}
+	ev.Nodes = nodeChanges(ev.At, ans.GetUpdatedNodes())
 	if !d.answered {
 		d.answered = true
 		d.log.Info().Int("nodes", int(ans.GetNumClusterNodes())).Msg("first answer of the scheduler")
 	}
 	d.step(ev)
+}
+
+// nodeChanges reads which nodes are decommissioned gracefully, and which are used again. A node that is lost takes its containers with it, of
+// which the ResourceManager tells by itself. The limit is in seconds from the beginning, which is now but for a heartbeat; -1 is none.
+//
+// Source: hadoop-yarn-server-resourcemanager DefaultAMSProcessor.handleNodeUpdates, RMNodeImpl.getDecommissioningTimeout, Hadoop 3.4.
+func nodeChanges(at time.Time, updated []*yarnpb.NodeReportProto) (out []allocator.NodeChange) {
+	for _, n := range updated {
+		c := allocator.NodeChange{Node: yarn.NodeIDOf(n.GetNodeId()), Leaving: n.GetNodeState() == yarnpb.NodeStateProto_NS_DECOMMISSIONING}
+		if !c.Leaving && n.GetNodeState() != yarnpb.NodeStateProto_NS_RUNNING {
+			continue
+		}
+		if limit := int32(n.GetDecommissioningTimeout()); c.Leaving && limit > 0 { //nolint:gosec // Java's int in an unsigned field
+			c.Until = at.Add(time.Duration(limit) * time.Second)
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // problem tells why asks stay open, or that they do not any more. Called with the lock.
@@ -155,8 +175,12 @@ func (d *Driver) problem(ans rmclient.Answer) {
 		}
 		return
 	}
-	d.events.problem(fmt.Sprintf("%d containers of %d are not granted yet: queue %s has %s free on %d nodes",
-		n.Open, n.Wanted, d.queue, yarn.ResourceOf(ans.GetLimit()), ans.GetNumClusterNodes()))
+	text := fmt.Sprintf("%d containers of %d are not granted yet: queue %s has %s free on %d nodes",
+		n.Open, n.Wanted, d.queue, yarn.ResourceOf(ans.GetLimit()), ans.GetNumClusterNodes())
+	if out := d.ledger.ExcludedHosts(); len(out) > 0 {
+		text += fmt.Sprintf("; %s left out after failed starts (%s)", strings.Join(out, ", "), config.ExcludeFailures.Key)
+	}
+	d.events.problem(text)
 }
 
 // step feeds the ledger and carries its effects out. Called with the lock; nothing here blocks.
@@ -176,7 +200,14 @@ func (d *Driver) step(ev allocator.Event) {
 			delete(d.containers, e.Container.ID)
 			d.events.ended(e, p)
 		case allocator.Leaving:
-			d.log.Warn().Stringer("container_id", e.Container.ID).Msg("the scheduler will take the container soon")
+			d.events.leaving(e)
+		case allocator.Staying:
+			d.events.staying(e)
+		case allocator.Excluded:
+			d.log.Warn().Str("host", e.Host).Int("failures", e.Failures).Time("until", e.Until).Str("key", config.ExcludeFailures.Key).Stringer("last", e.Last).
+				Msg("TaskManagers do not start on a host; it is left out")
+		case allocator.Included:
+			d.log.Info().Str("host", e.Host).Str("reason", e.Why).Msg("a host that was left out is used again")
 		case allocator.Paused:
 			d.log.Warn().Int("failures", e.Failures).Time("until", e.Until).Str("key", config.StartFailureRate.Key).Msg("too many TaskManagers fail to start; asks pause")
 		case allocator.Failed:

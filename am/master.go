@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
 	"github.com/thalweg/thalweg/staging"
 	rmclient "github.com/thalweg/thalweg/yarnrpc/am"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/nm"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
@@ -68,6 +70,7 @@ type master struct {
 	leader    string // host:port of the control plane
 	web       *rest.Server
 	gate      *gate
+	handler   http.Handler // REST, for the archives of ended jobs
 	webURL    string
 
 	jobs     *session.Manager // nil unless the application is a session
@@ -209,8 +212,13 @@ func (m *master) makeManager() error {
 	if _, err := TaskManagerLaunch(&app, m.tokens.launch()); err != nil { // what is wrong with it is wrong for every container
 		return finalError{err}
 	}
+	preempt, err := m.app.HadoopConfiguration().Duration(conf.KeyPreemptAfter, 15*time.Second, time.Millisecond)
+	if err != nil {
+		return finalError{err}
+	}
 	m.driver = NewDriver(DriverOptions{
-		Scheduler: m.scheduler, Nodes: m.nodes, Config: m.driverConfig(), Spec: spec, Prestart: m.prestart(spec), Tail: nodeTail, Logger: m.log,
+		PreemptAfter: preempt,
+		Scheduler:    m.scheduler, Nodes: m.nodes, Config: m.driverConfig(), Spec: spec, Prestart: m.prestart(spec), Tail: nodeTail, Logger: m.log,
 		Registration: rmclient.Registration{Host: m.c.Host, RPCPort: -1, TrackingURL: m.webURL},
 		Launch: func(*yarnpb.ContainerProto, resourcemanager.WorkerSpec) (*yarnpb.ContainerLaunchContextProto, error) {
 			return TaskManagerLaunch(&app, m.tokens.launch())

@@ -4,13 +4,13 @@ package config
 const (
 	noContexts  = "Hadoop's daemons are logged in to by security.kerberos.login.keytab and .principal, or by kinit's tickets"
 	noTLS       = "connections are not encrypted yet"
-	noShipping  = "files are not sent along yet: embed them in the program (go:embed), or read them from HDFS"
+	noShipping  = "yarn.ship-files sends files and folders along"
 	noJars      = "there are no jars: a job is one program"
 	noRPCPorts  = "the processes of an application find each other, at ports that the system chooses"
 	noPooled    = "exchange buffers are not a share of the memory: taskmanager.network.memory.buffers-per-channel and .floating-buffers-per-gate bound them"
 	noBlobs     = "a job's files are in HDFS (yarn.staging-directory), not in a blob server"
 	noSplitting = "rest.bind-port, on YARN, and rest.port, for a job that runs here, are the only ones that count"
-	noHistory   = "there is no history server; YARN keeps how an application ended (thalweg list -a) and its logs"
+	noHistory   = "thalweg history serve reads the archives when it is asked, and serves plain HTTP at historyserver.web.address"
 	noLimits    = "containers are asked for as the job's parallelism needs them"
 )
 
@@ -57,7 +57,14 @@ var absent = map[string]string{
 	"taskmanager.exit-on-fatal-akka-error":                      "there is no Akka",
 	"scheduler-mode":                                            "there is no reactive mode: set jobmanager.scheduler to adaptive, and the parallelism to the most that is of use",
 	"jobmanager.failure-enrichers":                              "failures have the labels type and cause (jobs/ID/exceptions); code of yours does not run in the application master",
-	"jobmanager.archive.fs.dir":                                 noHistory,
+	"historyserver.web.refresh-interval":                        noHistory,
+	"historyserver.web.tmpdir":                                  noHistory,
+	"historyserver.web.ssl.enabled":                             noHistory,
+	"historyserver.archive.clean-expired-jobs":                  "archives that go from their folder (historyserver.archive.retained-jobs) are not shown any more",
+	"historyserver.archive.clean-expired-applications":          "archives that go from their folder (historyserver.archive.retained-jobs) are not shown any more",
+	"historyserver.archive.retained-applications":               "set historyserver.archive.retained-jobs",
+	"historyserver.log.jobmanager.url-pattern":                  "yarn logs -applicationId ... has the logs",
+	"historyserver.log.taskmanager.url-pattern":                 "yarn logs -applicationId ... has the logs",
 	"jobmanager.execution.attempts-history-size":                "the newest failures of a job are at its REST path jobs/ID/exceptions",
 	"rest.address":                                              "a job that runs here listens at localhost, an application's master at its host's name; thalweg list -m host:port looks at one",
 	"rest.bind-address":                                         "a job that runs here listens at localhost, an application's master at its host's name",
@@ -86,15 +93,12 @@ var absent = map[string]string{
 	"slotmanager.max-total-resource.memory":                     noLimits,
 	"resourcemanager.job.timeout":                               "an application ends with its job, a session by thalweg session stop",
 	"process.working-dir":                                       "processes work in their container's folder; io.tmp.dirs are the local folders",
-	"yarn.ship-files":                                           noShipping,
-	"yarn.ship-archives":                                        noShipping,
 	"yarn.ship-directories":                                     noShipping,
 	"yarn.application-master.port":                              noRPCPorts,
 	"yarn.container-start-command-template":                     "there is no JVM to start; containerized.taskmanager.env.NAME sets the environment of the processes",
 	"yarn.properties-file.location":                             "there is no such file to grow stale: YARN is asked for your sessions (thalweg session list), and -t yarn-session takes the only one that runs",
 	"yarn.security.appmaster.delegation.token.services":         "the application master gets the tokens of all file systems",
 	"yarn.security.kerberos.additionalFileSystems":              "set security.kerberos.access.hadoopFileSystems",
-	"external-resources":                                        "containers have memory and vcores so far, no GPUs or other resources",
 	"io.manager.async-writer.enabled":                           "files on local disks are io.tmp.dirs, with nothing else to set",
 	"fs.default-scheme":                                         "fs.defaultFS of core-site.xml (HADOOP_CONF_DIR) is the default file system",
 	"fs.allowed-fallback-filesystems":                           "there are the file systems hdfs and file",
@@ -124,14 +128,12 @@ var absentFamilies = map[string]string{
 	"state.backend.changelog.":               "there is no changelog; the pebble backend's checkpoints are incremental (state.backend.type)",
 	"blob.":                                  noBlobs,
 	"kubernetes.":                            "jobs run here or on YARN",
-	"historyserver.":                         noHistory,
 	"queryable-state.":                       "state cannot be queried from outside",
 	"table.":                                 "there is no SQL yet",
 	"sql-":                                   "there is no SQL yet",
 	"python.":                                "a job is a Go program",
 	"job-result-store.":                      "what a failover needs is in HDFS (high-availability.storageDir)",
 	"high-availability.kubernetes.":          "jobs run here or on YARN",
-	"external-resource.":                     "containers have memory and vcores so far, no GPUs or other resources",
 	"rest.connection-timeout":                "client.timeout and client.connection-timeout bound what the client waits for",
 	"rest.idleness-timeout":                  "client.timeout and client.connection-timeout bound what the client waits for",
 	"rest.retry.":                            "client.timeout and client.connection-timeout bound what the client waits for",

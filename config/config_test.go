@@ -246,8 +246,8 @@ func TestFlinksKeysThatAreNotHere(t *testing.T) {
 	for _, key := range strings.Fields(`execution.attached pipeline.jars taskmanager.network.memory.fraction
 		taskmanager.memory.network.fraction security.kerberos.login.contexts security.kerberos.relogin.period
 		security.kerberos.fetch.delegation-token security.kerberos.tokens.renewal.retry.backoff security.delegation.token.provider.hadoopfs.enabled security.ssl.internal.enabled
-		security.ssl.rest.enabled yarn.ship-files yarn.ship-archives yarn.application-master.port yarn.container-start-command-template yarn.flink-dist-jar
-		yarn.properties-file.location yarn.provided.lib.dirs yarn.provided.usrlib.dir yarn.classpath.include-user-jar
+		security.ssl.rest.enabled yarn.application-master.port yarn.container-start-command-template yarn.flink-dist-jar
+		yarn.properties-file.location yarn.provided.usrlib.dir yarn.classpath.include-user-jar
 		yarn.security.appmaster.delegation.token.services pipeline.generic-types pipeline.cached-files
 		jobmanager.failure-enrichers jobmanager.adaptive-scheduler.min-parallelism-increase jobmanager.adaptive-scheduler.resource-wait-timeout scheduler-mode jobmanager.rpc.address
 		rest.address rest.bind-address rest.flamegraph.enabled
@@ -255,7 +255,7 @@ func TestFlinksKeysThatAreNotHere(t *testing.T) {
 		slotmanager.number-of-slots.max slotmanager.max-total-resource.cpu resourcemanager.job.timeout
 		cluster.evenly-spread-out-slots table.exec.state.ttl high-availability.zookeeper.quorum high-availability.type env.java.opts.all classloader.resolve-order
 		taskmanager.memory.task.heap.size taskmanager.memory.jvm-metaspace.size jobmanager.memory.jvm-overhead.fraction state.backend.rocksdb.memory.managed
-		external-resource.gpu.amount blob.server.port historyserver.web.port jobmanager.archive.fs.dir web.submit.enable web.cancel.enable fs.default-scheme
+		blob.server.port historyserver.web.tmpdir web.submit.enable web.cancel.enable fs.default-scheme
 		env.hadoop.conf.dir taskmanager.cpu.cores task.cancellation.timers.timeout`) {
 		var e *UnknownKeyError
 		if err := ValidateKeys(Configuration{key: "1"}, Passthrough()...); !errors.As(err, &e) || e.Nearest != "" || e.Reason == "" && e.Renamed == "" {

@@ -35,7 +35,7 @@ func Merge(cs ...Configuration) Configuration {
 }
 
 // Passthrough lists the prefixes of keys that Validate leaves alone: the user's own, those handed on to Hadoop's configuration, to the
-// environment of the processes, and to connectors.
+// environment of the processes, and to connectors, and those of external resources, which ExternalAmounts checks.
 func Passthrough() []string {
-	return []string{"user.", "pipeline.global-job-parameters.", "flink.hadoop.", "flink.yarn.", "thalweg.hadoop.", "containerized.master.env.", "containerized.taskmanager.env.", "metrics.", "kafka."}
+	return []string{"user.", "pipeline.global-job-parameters.", "flink.hadoop.", "flink.yarn.", "thalweg.hadoop.", "containerized.master.env.", "containerized.taskmanager.env.", "metrics.", "kafka.", externalPrefix}
 }

@@ -127,7 +127,19 @@ var (
 	StartFailureRate      = floatOption("resourcemanager.start-worker.max-failure-rate", 10, "Failed starts per minute above which requests pause.", between(0.0, 1e6))
 	StartRetryInterval    = durationOption("resourcemanager.start-worker.retry-interval", 3*time.Second, "That pause.", from(0))
 	StartFailureLimit     = intOption("resourcemanager.start-worker.max-failures", 30, "Failed starts in a row after which the application fails, -1 for no limit. Flink has no such limit.", minusOneOr(1, maxInt))
+	ExcludeFailures       = intOption("resourcemanager.node-exclusion.failures", 3, "Failed starts on a host within the duration after which no containers are asked for there, -1 for never. At most half of the cluster's nodes are left out. Flink has no such key.", minusOneOr(1, maxInt))
+	ExcludeFor            = durationOption("resourcemanager.node-exclusion.duration", 10*time.Minute, "How long a host is left out.", within(time.Second, 30*24*time.Hour))
 	PreviousWorkerTimeout = durationOption("resourcemanager.previous-worker.recovery.timeout", 5*time.Second, "How long a new application attempt waits for the TaskManagers of the last one. Flink's default is 0.", from(0))
+)
+
+// Ended jobs. Source of keys: Flink 2.x.
+var (
+	ArchiveDir     = stringOption("jobmanager.archive.fs.dir", "", "Folder to which a job on YARN is written when it ends, for thalweg history. When it is empty: the staging folder's history. Flink writes none then.").checked(folder)
+	HistoryDirs    = listOption("historyserver.archive.fs.dir", "Folders that thalweg history looks into. When it is empty: jobmanager.archive.fs.dir.")
+	HistoryRefresh = durationOption("historyserver.archive.fs.refresh-interval", 10*time.Second, "How often thalweg history serve looks for new archives.", within(100*time.Millisecond, 24*time.Hour))
+	HistoryKept    = intOption("historyserver.archive.retained-jobs", 100, "Archives that stay in a folder, the newest ones: the others are removed when a job ends. -1 keeps all, which is Flink's default.", minusOneOr(1, maxInt))
+	HistoryAddress = stringOption("historyserver.web.address", "localhost", "Where thalweg history serve listens; 0.0.0.0 for all of the machine's addresses, which is Flink's default.")
+	HistoryPort    = intOption("historyserver.web.port", 8082, "Its port; 0 takes a free one.", between(0, 65535))
 )
 
 // YARN.
@@ -146,6 +158,11 @@ var (
 	YarnContainerHeartbeat = durationOption("yarn.heartbeat.container-request-interval", 100*time.Millisecond, "The same while containers are asked for. Flink's default is 500 ms.", within(10*time.Millisecond, time.Hour))
 	YarnReplication        = intOption("yarn.file-replication", -1, "Replication of staged files; -1 takes the file system's.", minusOneOr(1, 512))
 	YarnStaging            = stringOption("yarn.staging-directory", "", "URI of the staging root; <home>/.thalweg when empty.").checked(folder)
+	ExternalResources      = listOption("external-resources", "Names of external resources of a TaskManager, such as gpu. external-resource.NAME.amount is how many each TaskManager gets, external-resource.NAME.yarn.config-key what YARN calls it (yarn.io/gpu).")
+	YarnRolledLogsExclude  = stringOption("yarn.rolled-logs.exclude-pattern", "", "Log files that it leaves out of these. Spark's idea, likewise.")
+	YarnShipFiles          = listOption("yarn.ship-files", "Files and folders that every container gets in its working folder, by their names: paths here, or URIs of what the cluster has. Also --ship.")
+	YarnShipArchives       = listOption("yarn.ship-archives", "Archives (.zip .jar .tar .tar.gz .tgz), here or on the cluster, that every container finds unpacked in a folder of the archive's name.")
+	YarnProvidedLibs       = listOption("yarn.provided.lib.dirs", "Folders on the cluster, readable by everybody, whose files every container gets, once per node for all applications. Programs of Thalweg in them are used in place of those beside the client, so that nothing of it is sent.")
 	YarnViewACLs           = stringOption("yarn.view.acls", "", "Who may see the application: users, a space, groups; * for all.")
 	YarnModifyACLs         = stringOption("yarn.modify.acls", "", "Who may kill the application: users, a space, groups; * for all.")
 	YarnNodeLabel          = stringOption("yarn.application.node-label", "", "Node label expression of the application.")

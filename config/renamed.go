@@ -90,7 +90,7 @@ var renamedFamilies = map[string]string{
 	"jobmanager.memory.jvm-":        " there is no JVM: jobmanager.memory.process.size is the container",
 	"taskmanager.memory.framework.": " taskmanager.memory.process.size is the container, and the rest follows",
 	"taskmanager.memory.task.":      " taskmanager.memory.process.size is the container, and the rest follows",
-	"yarn.provided.":                " a job is one static program, which is sent once",
+	"yarn.provided.usrlib.":         " a job is one static program, which is sent once",
 	"jobmanager.memory.off-heap.":   " jobmanager.memory.process.size is the container, and the rest follows",
 	"akka.":                         " there is no Akka",
 	"pekko.":                        " there is no Pekko",

@@ -11,11 +11,11 @@ import (
 // serve several jobs. All other keys are of the execution of one job.
 var clusterFamilies = []string{
 	"jobmanager.memory.", "taskmanager.", "resourcemanager.", "slotmanager.", "yarn.", "high-availability.", "heartbeat.", "rest.", "web.", "io.tmp.dirs", "env.",
-	"jobstore.", "security.", "containerized.", "flink.hadoop.", "flink.yarn.", "thalweg.hadoop.", "metrics.",
+	"jobstore.", "security.", "containerized.", "flink.hadoop.", "flink.yarn.", "thalweg.hadoop.", "metrics.", "external-resource", "jobmanager.archive.",
 }
 
 // clientFamilies are the beginnings of the keys that the command line alone reads: how long it waits, and which application it talks to.
-var clientFamilies = []string{"client.", "execution.target", "yarn.application.id", "yarn.application.name"}
+var clientFamilies = []string{"client.", "historyserver.", "execution.target", "yarn.application.id", "yarn.application.name"}
 
 // ofJob are the exceptions: keys of a cluster's family that a job may have for itself.
 var ofJob = []string{"security.redaction.additional-keys"}

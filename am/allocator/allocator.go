@@ -15,6 +15,9 @@ type Options struct {
 	MaxFailures     int           // failed starts in a row after which Failed is given; 0 or less for no limit
 	RegisterTimeout time.Duration // from grant to registration; 0 for no limit
 	RecoveryTimeout time.Duration // from Recovered to registration; 0 gives up what is not registered by the next Tick
+	ExcludeFailures int           // failed starts on a host within ExcludeFor after which it is left out for that time; 0 or less for never
+	ExcludeFor      time.Duration
+	PreemptAfter    time.Duration // from the ResourceManager's notice to the end of a preempted container
 }
 
 const (
@@ -49,6 +52,7 @@ type entry struct {
 	cause    Cause     // releasing: why, if not by request
 	silent   bool      // releasing: Ended was given already, or nobody ever heard of it
 	order    int       // of arrival
+	leave    leave
 }
 
 // bucket is a worker size.
@@ -68,6 +72,8 @@ type Allocator struct {
 	buckets    []*bucket // index i has priority i+1
 	bySpec     map[Spec]*bucket
 	containers map[yarn.ContainerID]*entry
+	nodes      map[yarn.NodeID]time.Time // that leave, and when; zero when nobody knows
+	bad        exclusions
 	order      int
 	inFlight   bool
 	failures   []time.Time // of starts, in the last minute
@@ -79,7 +85,7 @@ type Allocator struct {
 
 // New returns an empty ledger.
 func New(o Options) *Allocator {
-	return &Allocator{o: o, bySpec: map[Spec]*bucket{}, containers: map[yarn.ContainerID]*entry{}}
+	return &Allocator{o: o, bySpec: map[Spec]*bucket{}, containers: map[yarn.ContainerID]*entry{}, nodes: map[yarn.NodeID]time.Time{}, bad: newExclusions()}
 }
 
 // Step applies ev and returns what the shell must do, in order. It never blocks and reads no clock. The caller owns the returned slice.
@@ -118,6 +124,7 @@ func (a *Allocator) Step(ev Event) []Effect {
 		if c := a.containers[e.ID]; c != nil && c.state != releasing {
 			c.state, c.known, c.deadline = registered, true, time.Time{}
 			a.inARow = 0
+			delete(a.bad.failures, c.Node.Host)
 		}
 	case Release:
 		if c := a.containers[e.ID]; c != nil && c.state != releasing {
@@ -151,8 +158,9 @@ func (a *Allocator) want(e Want) {
 	b := a.bucketOf(e.Spec)
 	b.wanted = max(e.Count, 0)
 	// Too many: grants that are not started yet go back, the newest first; started ones are the caller's to release. Those of an earlier
-	// attempt wait for their deadline, since the wish of a recovering job grows step by step.
-	for b.live > b.wanted {
+	// attempt wait for their deadline, since the wish of a recovering job grows step by step. Those that leave are to be released by the caller
+	// when what takes their place is there: none that starts goes back for them.
+	for b.live-a.leavingIn(b) > b.wanted {
 		c := a.newest(b)
 		if c == nil {
 			break
@@ -224,6 +232,7 @@ func (a *Allocator) beat(at time.Time) {
 			b.atRM, b.asked = n, true
 		}
 	}
+	req.Exclude, req.Include = a.bad.changes()
 	for _, c := range a.sorted() {
 		if c.state == releasing && (c.sent.IsZero() || at.Sub(c.sent) >= releaseAgain) {
 			c.sent = at
@@ -252,7 +261,7 @@ func (a *Allocator) answer(e Answer) {
 		case b.atRM > 0:
 			b.atRM--
 		}
-		if b == nil || b.live >= b.wanted || a.failed {
+		if b == nil || b.live >= b.wanted || a.failed || a.excluded(g.Node.Host) {
 			n := a.add(g, b, releasing)
 			n.cause, n.silent = Released, true
 			a.out = append(a.out, BeatNow{})
@@ -264,11 +273,8 @@ func (a *Allocator) answer(e Answer) {
 		}
 		a.out = append(a.out, Start{Container: g, Spec: b.spec})
 	}
-	for _, id := range e.Preempted {
-		if c := a.containers[id]; c != nil && c.state != releasing {
-			a.out = append(a.out, Leaving{c.Container})
-		}
-	}
+	a.leaving(e)
+	a.look(e)
 	for _, b := range a.buckets {
 		b.asked = false
 	}
@@ -305,6 +311,9 @@ func (a *Allocator) completed(s Status, at time.Time) {
 	if !c.known && !end.Cause.Blameless() {
 		a.failure(end, at)
 	}
+	if !c.known && !end.Cause.Blameless() || end.Cause == Disks {
+		a.blame(end, at)
+	}
 }
 
 // giveUp ends a container that did not get to work, and counts it unless it is not to blame.
@@ -314,6 +323,7 @@ func (a *Allocator) giveUp(c *entry, at time.Time, cause Cause, detail string) {
 	a.release(c, cause, true)
 	if !cause.Blameless() {
 		a.failure(end, at)
+		a.blame(end, at)
 	}
 }
 
@@ -350,6 +360,7 @@ func (a *Allocator) forget(at time.Time) {
 
 func (a *Allocator) lost() {
 	a.inFlight = false
+	a.bad.unknown()
 	for _, b := range a.buckets {
 		if b.asked {
 			b.atRM, b.asked = -1, false
@@ -363,6 +374,7 @@ func (a *Allocator) lost() {
 
 func (a *Allocator) resync() {
 	a.inFlight = false
+	a.bad.told, a.bad.sent = map[string]bool{}, nil
 	for _, b := range a.buckets {
 		b.atRM, b.asked = -1, false // a new ResourceManager knows no asks
 		if b.wanted == 0 {
@@ -378,12 +390,15 @@ func (a *Allocator) resync() {
 func (a *Allocator) tick(at time.Time) {
 	for _, c := range a.sorted() {
 		switch {
+		case c.state != releasing && c.leave.over(at):
+			a.stays(c)
 		case c.state == recovered && !at.Before(c.deadline):
 			a.giveUp(c, at, NotRecovered, "")
 		case (c.state == starting || c.state == started) && !c.deadline.IsZero() && !at.Before(c.deadline):
 			a.giveUp(c, at, Unregistered, "in "+a.o.RegisterTimeout.String()+"; see its log")
 		}
 	}
+	a.forgiveHosts(at)
 	if !a.paused.IsZero() && !at.Before(a.paused) {
 		a.paused = time.Time{}
 		a.out = append(a.out, BeatNow{})
@@ -447,9 +462,16 @@ func (a *Allocator) Containers() []Container {
 // Deadline is when the next Tick is due; zero for never.
 func (a *Allocator) Deadline() time.Time {
 	next := a.paused
+	for _, until := range a.bad.until {
+		if next.IsZero() || until.Before(next) {
+			next = until
+		}
+	}
 	for _, c := range a.containers {
-		if c.state != releasing && !c.deadline.IsZero() && (next.IsZero() || c.deadline.Before(next)) {
-			next = c.deadline
+		for _, due := range []time.Time{c.deadline, c.leave.expires} {
+			if c.state != releasing && !due.IsZero() && (next.IsZero() || due.Before(next)) {
+				next = due
+			}
 		}
 	}
 	return next

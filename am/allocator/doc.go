@@ -20,4 +20,6 @@
 //  6. Only what the worker or its launch did counts as a failed start. Preemption, lost nodes, releases and the ResourceManager's own
 //     kills do not.
 //  7. Containers of earlier attempts count as living until they register or the recovery time ends, so none is doubled.
+//  8. A host where starts fail again and again is left out for a while, never for ever, and never more than half of the cluster: what is granted
+//     there nevertheless goes back.
 package allocator

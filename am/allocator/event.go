@@ -28,6 +28,13 @@ type Status struct {
 	Diagnostics string
 }
 
+// NodeChange says that a node is being decommissioned, or is used again.
+type NodeChange struct {
+	Node    yarn.NodeID
+	Leaving bool
+	Until   time.Time // when it will be gone; zero when nobody knows
+}
+
 // Event is an input of Step.
 type Event interface{ event() }
 
@@ -50,6 +57,10 @@ type (
 		Granted   []Container
 		Completed []Status
 		Preempted []yarn.ContainerID // will be taken soon
+		Nodes     []NodeChange
+
+		ClusterNodes int           // nodes of the cluster
+		Headroom     yarn.Resource // what the queue has left for this application
 	}
 	// Ends brings completions that were learned elsewhere than from an allocate call, such as from a NodeManager; the same ones may come again.
 	Ends struct {
@@ -108,6 +119,8 @@ type (
 	Allocate struct {
 		Asks     []Ask
 		Releases []yarn.ContainerID
+		// Exclude are hosts to leave out from now on, Include those to use again.
+		Exclude, Include []string
 	}
 	// Start launches a TaskManager in the container.
 	Start struct {
@@ -124,8 +137,23 @@ type (
 		Exit       int32
 		Detail     string // diagnostics, or what went wrong with the start
 	}
-	// Leaving says that the ResourceManager will take the container soon.
-	Leaving struct{ Container Container }
+	// Leaving says that the container will be taken away. Until is the time of it, zero when nobody knows.
+	Leaving struct {
+		Container Container
+		Until     time.Time
+		Why       string
+	}
+	// Staying takes a Leaving back.
+	Staying struct{ Container Container }
+	// Excluded says that a host is left out for a while, since too many starts failed there.
+	Excluded struct {
+		Host     string
+		Until    time.Time
+		Failures int
+		Last     Ended
+	}
+	// Included says that it is used again.
+	Included struct{ Host, Why string }
 	// BeatNow says that something waits for the next allocate call.
 	BeatNow struct{}
 	// Paused says that asks wait until then, since too many starts failed.
@@ -145,6 +173,9 @@ func (Start) effect()    {}
 func (Stop) effect()     {}
 func (Ended) effect()    {}
 func (Leaving) effect()  {}
+func (Staying) effect()  {}
+func (Excluded) effect() {}
+func (Included) effect() {}
 func (BeatNow) effect()  {}
 func (Paused) effect()   {}
 func (Failed) effect()   {}

@@ -80,7 +80,7 @@ func (w *world) do(ev Event) (req Allocate, again bool) {
 			w.stops[e.Container.ID] = true
 		case Failed:
 			w.t.Fatal("gave up without a limit")
-		case Ended, Leaving, Paused:
+		case Ended, Leaving, Staying, Excluded, Included, Paused:
 		}
 	}
 	return req, again

@@ -14,11 +14,11 @@ import (
 
 // A transcript is a list of commands; the output of each follows it, indented. Commands (time in seconds, names of containers are c<number>):
 //
-//	options rate=10 retry=3 inarow=3 register=300 recovery=5
+//	options rate=10 retry=3 inarow=3 register=300 recovery=5 preempt=15 bad=3 badfor=600
 //	at 2.5                           the time of what follows
 //	want small 3 | want big 1        small is 1024 MiB and 2 vcores, big 4096 MiB and 4 vcores
 //	beat
-//	answer [grant=c1,c2:p1] [done=c1:137:text] [preempt=c2]
+//	answer [grant=c1,c2:p1[@host]] [done=c1:137:text] [preempt=c2] [node=host:leaving|leaving=60|back] [nodes=4] [room=1024]
 //	                                 p1 is the priority; grants show one vcore whatever was asked, as the default calculator does
 //	lost | resync | tick
 //	recovered c1,c2:p1
@@ -64,7 +64,8 @@ func (p *player) command(f []string) []Effect {
 			v[k], _ = strconv.ParseFloat(s, 64)
 		}
 		sec := func(k string) time.Duration { return time.Duration(v[k] * float64(time.Second)) }
-		p.a = New(Options{FailureRate: v["rate"], RetryInterval: sec("retry"), MaxFailures: int(v["inarow"]), RegisterTimeout: sec("register"), RecoveryTimeout: sec("recovery")})
+		p.a = New(Options{FailureRate: v["rate"], RetryInterval: sec("retry"), MaxFailures: int(v["inarow"]), RegisterTimeout: sec("register"), RecoveryTimeout: sec("recovery"),
+			PreemptAfter: sec("preempt"), ExcludeFailures: int(v["bad"]), ExcludeFor: sec("badfor")})
 		return nil
 	case "at":
 		s, _ := strconv.ParseFloat(f[1], 64)
@@ -92,6 +93,18 @@ func (p *player) command(f []string) []Effect {
 				ev.Completed = append(ev.Completed, st)
 			case "preempt":
 				ev.Preempted = append(ev.Preempted, id(s))
+			case "node":
+				host, what, _ := strings.Cut(s, ":")
+				c := NodeChange{Node: yarn.NodeID{Host: host, Port: 1}, Leaving: strings.HasPrefix(what, "leaving")}
+				if n, err := strconv.Atoi(strings.TrimPrefix(what, "leaving=")); err == nil {
+					c.Until = p.at.Add(time.Duration(n) * time.Second)
+				}
+				ev.Nodes = append(ev.Nodes, c)
+			case "nodes":
+				ev.ClusterNodes, _ = strconv.Atoi(s)
+			case "room":
+				mb, _ := strconv.Atoi(s)
+				ev.Headroom = yarn.Resource{MemoryMB: int64(mb), VCores: 100}
 			}
 		}
 		return p.a.Step(ev)
@@ -128,6 +141,12 @@ func (p *player) show(e Effect) string {
 		for _, r := range e.Releases {
 			parts = append(parts, fmt.Sprintf("release c%d", r.ID))
 		}
+		for _, h := range e.Exclude {
+			parts = append(parts, "exclude "+h)
+		}
+		for _, h := range e.Include {
+			parts = append(parts, "include "+h)
+		}
 		if len(parts) == 0 {
 			return "allocate nothing"
 		}
@@ -139,15 +158,28 @@ func (p *player) show(e Effect) string {
 	case Ended:
 		return fmt.Sprintf("ended registered=%v %s", e.Registered, strings.ReplaceAll(e.String(), e.Container.ID.String(), name(e.Container)))
 	case Leaving:
-		return "leaving " + name(e.Container)
+		if e.Until.IsZero() {
+			return fmt.Sprintf("leaving %s: %s", name(e.Container), e.Why)
+		}
+		return fmt.Sprintf("leaving %s at %s: %s", name(e.Container), seconds(e.Until), e.Why)
+	case Staying:
+		return "staying " + name(e.Container)
+	case Excluded:
+		return fmt.Sprintf("excluded %s until %s after %d failures", e.Host, seconds(e.Until), e.Failures)
+	case Included:
+		return fmt.Sprintf("included %s: %s", e.Host, e.Why)
 	case BeatNow:
 		return "beat now"
 	case Paused:
-		return fmt.Sprintf("paused until %s after %d failures", strconv.FormatFloat(float64(e.Until.UnixMilli())/1000, 'g', -1, 64), e.Failures)
+		return fmt.Sprintf("paused until %s after %d failures", seconds(e.Until), e.Failures)
 	case Failed:
 		return fmt.Sprintf("FAILED after %d in a row: %s", e.Failures, strings.ReplaceAll(e.Last.String(), e.Last.Container.ID.String(), name(e.Last.Container)))
 	}
 	return fmt.Sprintf("%#v", e)
+}
+
+func seconds(t time.Time) string {
+	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'g', -1, 64)
 }
 
 func specOf(s string) Spec {
@@ -165,10 +197,14 @@ func id(s string) yarn.ContainerID {
 // grants parses "c1,c2:p1".
 func grants(s string) []Container {
 	names, prio, _ := strings.Cut(s, ":p")
+	prio, host, _ := strings.Cut(prio, "@")
+	if host == "" {
+		host = "nm"
+	}
 	n, _ := strconv.Atoi(prio)
 	var out []Container
 	for _, c := range strings.Split(names, ",") {
-		out = append(out, Container{ID: id(c), Node: yarn.NodeID{Host: "nm", Port: 1}, Priority: int32(n), RequestID: -1, Resource: yarn.Resource{MemoryMB: 1024, VCores: 1}}) //nolint:gosec // from the script
+		out = append(out, Container{ID: id(c), Node: yarn.NodeID{Host: host, Port: 1}, Priority: int32(n), RequestID: -1, Resource: yarn.Resource{MemoryMB: 1024, VCores: 1}}) //nolint:gosec // from the script
 	}
 	return out
 }

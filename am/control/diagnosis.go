@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/thalweg/thalweg/config"
 )
 
 var (
@@ -25,6 +27,9 @@ func (a Application) Why() string {
 	why := "its container ended"
 	if m := exitCode.FindStringSubmatch(text); m != nil {
 		why += " with exit code " + m[1]
+		if m[1] == "-103" || m[1] == "-104" { // ContainerExitStatus.KILLED_EXCEEDED_VMEM, _PMEM
+			why = "its container was killed for memory: raise " + config.JobManagerMemory.Key
+		}
 	}
 	if m := attemptSays.FindStringSubmatch(text); m != nil && !strings.HasPrefix(m[1], "Exception from container-launch") {
 		why += ": " + m[1]

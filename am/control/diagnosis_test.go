@@ -19,7 +19,7 @@ func TestWhyAnApplicationFailed(t *testing.T) {
 		{"without words", head + "127\nFailing this attempt.Diagnostics: [2026-11-30 02:44:18.056]Exception from container-launch.\nExit code: 127\n" + tail,
 			"its container ended with exit code 127 (yarn logs"},
 		{"too much memory", head + "-104\nFailing this attempt.Diagnostics: [2026-11-30 02:44:18.056]Container [pid=1] is running 2 MB beyond the 'PHYSICAL' memory limit.\nDump of the process-tree" + tail,
-			"exit code -104: Container [pid=1] is running 2 MB beyond the 'PHYSICAL' memory limit. (yarn logs"},
+			"its container was killed for memory: raise jobmanager.memory.process.size: Container [pid=1] is running 2 MB beyond the 'PHYSICAL' memory limit. (yarn logs"},
 		{"its own text", " source: topic x does not exist\n", "source: topic x does not exist"},
 	} {
 		a := control.Application{ID: yarn.ApplicationID{ClusterTimestamp: 1, ID: 1}, Diagnostics: c.text}

@@ -282,7 +282,7 @@ func (j *JobMaster) checkPrepared() {
 		return
 	}
 	ready := j.readySlots()
-	j.step(scheduler.SlotsReady{Slots: ready})
+	j.step(scheduler.SlotsReady{Slots: ready, Leaving: j.leaving()})
 	p := j.prep
 	if p == nil || p.told || j.result != nil || len(ready) < p.slots || !p.restored || !p.coord || !j.survivors() {
 		return
@@ -291,6 +291,21 @@ func (j *JobMaster) checkPrepared() {
 	p.told = true
 	p.stopTimeout()
 	j.step(scheduler.Prepared{Attempt: p.attempt, Slots: ready})
+}
+
+// leaving are the TaskManagers with slots of the job that will be taken away, with the time of it.
+func (j *JobMaster) leaving() map[string]time.Time {
+	var out map[string]time.Time
+	for _, s := range j.slots {
+		if s.Leaves == nil {
+			continue
+		}
+		if out == nil {
+			out = map[string]time.Time{}
+		}
+		out[s.TaskManager] = s.Leaves.Until
+	}
+	return out
 }
 
 // readySlots returns the slots whose workers are up. A preparation starts those that are not.

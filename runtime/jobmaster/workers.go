@@ -267,10 +267,11 @@ func (j *JobMaster) where(tm string) string {
 
 func (j *JobMaster) taskManagerLost(tm, reason string) {
 	where := j.where(tm)
+	_, left := j.leaving()[tm]
 	delete(j.workers, tm)
 	delete(j.served, tm)
 	j.slots = slices.DeleteFunc(slices.Clone(j.slots), func(s resourcemanager.Slot) bool { return s.TaskManager == tm })
-	j.step(scheduler.WorkerDown{TaskManager: tm, Failure: scheduler.Failure{Kind: "taskmanager", Death: true, TaskManager: tm,
+	j.step(scheduler.WorkerDown{TaskManager: tm, Failure: scheduler.Failure{Kind: "taskmanager", Death: true, Free: left, TaskManager: tm,
 		Message: fmt.Sprintf("TaskManager %s is gone: %s", where, reason)}})
 	delete(j.endpoints, tm)
 }

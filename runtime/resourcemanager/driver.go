@@ -3,6 +3,7 @@ package resourcemanager
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/thalweg/thalweg/config"
 )
@@ -87,6 +88,11 @@ type Events interface {
 	WorkerStarted(id WorkerID, spec WorkerSpec, host string)
 	// WorkerLost tells that a worker ended or was taken away, whether it had registered or not. Told once per worker.
 	WorkerLost(id WorkerID, exit Exit)
+	// WorkerLeaving tells that the deployment will take a worker away at that time (zero: nobody knows when), and why: its work is to move
+	// before. It may be told again with another time.
+	WorkerLeaving(id WorkerID, until time.Time, reason string)
+	// WorkerStays takes that back.
+	WorkerStays(id WorkerID)
 	// Problem is a line about requests that cannot be met at the moment ("queue root.a is full"), "" when it is over. It is shown to
 	// the user while a job waits for slots and is part of the failure when the wait ends in a time-out.
 	Problem(text string)

@@ -25,6 +25,13 @@ type Slot struct {
 	TaskManager string
 	Index       int
 	Host        string
+	Leaves      *Leave // nil for a slot that stays
+}
+
+// Leave says that a TaskManager will be taken away.
+type Leave struct {
+	Until  time.Time // zero when nobody knows
+	Reason string
 }
 
 // JobListener is a job's ear. SlotsChanged, TaskManagerLost and TaskManagerExit must return at once and not call the Manager; FromWorker
@@ -65,7 +72,9 @@ type Manager struct {
 	jobOrder []string
 	starting map[WorkerID]time.Time // launched by the driver, or of the attempt before, and not registered: give up at this time
 	released map[WorkerID]bool
-	known    map[WorkerID]bool        // started by the driver and not lost
+	known    map[WorkerID]bool // started by the driver and not lost
+	leaves   map[WorkerID]*Leave
+	used     map[WorkerID]string      // memory by process, as the last heartbeat of a TaskManager told whose end is not known yet
 	lost     map[string][]JobListener // who wants to hear how it ended
 	exits    exits
 	wanted   int
@@ -84,7 +93,8 @@ type taskManager struct {
 	slots     []string // job that owns the slot, or ""
 	heard     time.Time
 	idleSince time.Time
-	leaving   bool
+	leaving   bool   // it was given back
+	leaves    *Leave // it will be taken away; nil for one that stays
 }
 
 type job struct {
@@ -128,6 +138,7 @@ type TaskManagerInfo struct {
 	CPUSeconds      float64
 	Workers         []*pb.WorkerUsage
 	Jobs            map[int]string // slot -> job
+	Leaves          *Leave         // nil for one that stays
 }
 
 // New makes a Manager; Start starts it.
@@ -135,7 +146,7 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, log: opts.Logger.With().Str("component", "resourcemanager").Int64("epoch", opts.Epoch).Logger(),
 		interval: config.HeartbeatInterval.Value(opts.Config), timeout: config.HeartbeatTimeout.Value(opts.Config), spare: config.RedundantTaskManagers.Value(opts.Config),
 		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{}, known: map[WorkerID]bool{},
-		lost: map[string][]JobListener{}, exits: newExits(), stop: make(chan struct{})}
+		leaves: map[WorkerID]*Leave{}, used: map[WorkerID]string{}, lost: map[string][]JobListener{}, exits: newExits(), stop: make(chan struct{})}
 }
 
 // Start starts the driver and the heartbeats.
@@ -254,7 +265,7 @@ func (m *Manager) allocate() {
 		})
 		for _, t := range tms {
 			for i := range t.slots {
-				if t.slots[i] == "" && !t.leaving && j.owned < j.required {
+				if t.slots[i] == "" && !t.leaving && t.leaves == nil && j.owned < j.required {
 					t.slots[i] = id
 					j.owned++
 				}
@@ -264,6 +275,7 @@ func (m *Manager) allocate() {
 			m.tell(id)
 		}
 	}
+	m.giveBackLeaving()
 	m.plan()
 }
 
@@ -283,7 +295,7 @@ func (m *Manager) tell(id string) {
 	for _, t := range m.ordered() {
 		for i, owner := range t.slots {
 			if owner == id {
-				slots = append(slots, Slot{t.info.ID, i, t.info.Host})
+				slots = append(slots, Slot{t.info.ID, i, t.info.Host, t.leaves})
 			}
 		}
 	}
@@ -336,7 +348,7 @@ func (m *Manager) count() (used, idle int) {
 		switch {
 		case !t.idle():
 			used++
-		case !t.leaving:
+		case !t.leaving && t.leaves == nil:
 			idle++
 		}
 	}
@@ -361,7 +373,7 @@ func (m *Manager) TaskManagers() []TaskManagerInfo {
 	var out []TaskManagerInfo
 	for _, t := range m.ordered() {
 		i := t.info
-		i.LastHeartbeat = t.heard
+		i.LastHeartbeat, i.Leaves = t.heard, t.leaves
 		i.Jobs = map[int]string{}
 		for s, owner := range t.slots {
 			if owner != "" {

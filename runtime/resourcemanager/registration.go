@@ -82,6 +82,7 @@ func (m *Manager) register(link rpc.TaskManagerLink, remote string) (*taskManage
 		old.link.Close(errors.New("resourcemanager: replaced by a newer registration"))
 	}
 	delete(m.starting, WorkerID(t.info.ID))
+	t.leaves = m.leaves[WorkerID(t.info.ID)]
 	m.tms[t.info.ID] = t
 	m.opts.Driver.WorkerRegistered(WorkerID(t.info.ID))
 	// Queued before anything that allocate makes jobs send.
@@ -145,6 +146,7 @@ func (m *Manager) dropLocked(t *taskManager, reason string) {
 	if id := WorkerID(t.info.ID); m.known[id] && !t.leaving && !m.closed {
 		// The container may live on (a cut link): it may come back, until heartbeat.timeout after its last word, and no longer.
 		m.starting[id] = t.heard.Add(m.timeout)
+		m.used[id] = t.info.memory()
 	}
 	for _, id := range m.jobOrder {
 		n := 0

@@ -26,6 +26,11 @@ func (m *Manager) WorkerStarted(id WorkerID, spec WorkerSpec, host string) {
 func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if used := m.used[id]; exit.Memory && used != "" {
+		exit.Text += "; it had last told: " + used
+	} else if t := m.tms[string(id)]; exit.Memory && t != nil {
+		exit.Text += "; it had last told: " + t.info.memory()
+	}
 	level := zerolog.WarnLevel
 	if m.closed { // it was told to end
 		level = zerolog.DebugLevel
@@ -38,12 +43,62 @@ func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
 	delete(m.starting, id)
 	delete(m.released, id)
 	delete(m.known, id)
+	delete(m.leaves, id)
+	delete(m.used, id)
 	m.exits.put(id, exit)
 	for _, l := range m.lost[string(id)] {
 		l.TaskManagerExit(string(id), exit)
 	}
 	delete(m.lost, string(id))
 	m.allocate()
+}
+
+// WorkerLeaving implements Events. Its slots are given to nobody any more, and the jobs that have some are told; they want others beside
+// these. When it is idle it is given back.
+func (m *Manager) WorkerLeaving(id WorkerID, until time.Time, reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log.Warn().Str("container_id", string(id)).Time("until", until).Str("reason", reason).Msg("worker will be taken away; its tasks move")
+	m.setLeave(id, &Leave{Until: until, Reason: reason})
+}
+
+// WorkerStays implements Events.
+func (m *Manager) WorkerStays(id WorkerID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leaves[id] != nil {
+		m.log.Info().Str("container_id", string(id)).Msg("worker stays after all")
+		m.setLeave(id, nil)
+	}
+}
+
+func (m *Manager) setLeave(id WorkerID, l *Leave) {
+	m.leaves[id] = l
+	if l == nil {
+		delete(m.leaves, id)
+	}
+	t := m.tms[string(id)]
+	if t == nil {
+		return
+	}
+	t.leaves = l
+	told := map[string]bool{"": true}
+	for _, job := range t.slots {
+		if !told[job] {
+			told[job] = true
+			m.tell(job)
+		}
+	}
+	m.allocate()
+}
+
+// giveBackLeaving releases what is idle and would be taken away.
+func (m *Manager) giveBackLeaving() {
+	for _, t := range m.ordered() {
+		if t.leaves != nil && !t.leaving && t.idle() {
+			m.giveBack(t, t.leaves.Reason)
+		}
+	}
 }
 
 // Problem implements Events.
@@ -99,7 +154,7 @@ func (m *Manager) onTick(now time.Time) time.Duration {
 			continue
 		}
 		if !t.leaving && t.idle() && now.Sub(t.idleSince) >= idle && m.surplus() {
-			m.giveBack(t)
+			m.giveBack(t, "idle ("+config.TaskManagerTimeout.Key+")")
 			continue
 		}
 		_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Heartbeat{Heartbeat: &pb.Heartbeat{TimeMs: now.UnixMilli()}}}) // a broken link shows at Recv
@@ -120,12 +175,12 @@ func (m *Manager) onTick(now time.Time) time.Duration {
 }
 
 // giveBack releases an idle TaskManager.
-func (m *Manager) giveBack(t *taskManager) {
-	m.log.Info().Str("container_id", t.info.ID).Msg("idle TaskManager is given back")
+func (m *Manager) giveBack(t *taskManager, reason string) {
+	m.log.Info().Str("container_id", t.info.ID).Str("reason", reason).Msg("idle TaskManager is given back")
 	t.leaving = true
 	m.plan()
 	id := WorkerID(t.info.ID)
 	m.released[id] = true
-	_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Shutdown{Shutdown: &pb.Shutdown{Reason: "idle (resourcemanager.taskmanager-timeout)"}}}) // it is released anyway
+	_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Shutdown{Shutdown: &pb.Shutdown{Reason: reason}}}) // it is released anyway
 	m.opts.Driver.ReleaseWorker(id)
 }

@@ -156,7 +156,7 @@ func (s *server) taskManagerJSON(t resourcemanager.TaskManagerInfo, tasks int) o
 	return object{"id": t.ID, "path": t.Remote, "host": t.Host, "dataPort": -1, "jmxPort": -1, "timeSinceLastHeartbeat": t.LastHeartbeat.UnixMilli(), "slotsNumber": t.Slots, "freeSlots": t.FreeSlots,
 		"totalResource": resource(t.Slots), "freeResource": resource(t.FreeSlots),
 		"hardware":            object{"cpuCores": t.Cores, "physicalMemory": t.MemoryBytes, "freeMemory": max(0, t.MemoryBytes-rss(t)), "managedMemory": int64(float64(t.MemoryBytes) * config.ManagedFraction.Value(s.opts.Config))},
-		"memoryConfiguration": object{"totalProcessMemory": t.MemoryBytes}, "blocked": false, "assignedTasks": tasks,
+		"memoryConfiguration": object{"totalProcessMemory": t.MemoryBytes}, "blocked": t.Leaves != nil, "assignedTasks": tasks,
 		"nodeHttpAddress": t.NodeHTTPAddress, "version": t.Version, "pid": t.PID}
 }
 

@@ -92,8 +92,12 @@ type (
 	CheckpointDone struct{}
 	// Forgive tells that the TaskManager whose loss was the last failure had been taken away by the cluster: it does not count.
 	Forgive struct{ TaskManager string }
-	// SlotsReady tells which slots with live workers the job has, whenever they change.
-	SlotsReady struct{ Slots []Slot }
+	// SlotsReady tells which slots with live workers the job has, whenever they change. Leaving are the TaskManagers that will be taken away,
+	// with the time of it, zero when nobody knows.
+	SlotsReady struct {
+		Slots   []Slot
+		Leaving map[string]time.Time
+	}
 	// Require sets what the job needs, which was checked. RescaleEnded answers, in time.
 	Require struct{ Requirements Requirements }
 	// RescaleFailed tells that the checkpoint of TriggerRescale failed; CheckpointDone tells that it did not.
@@ -148,7 +152,7 @@ type (
 		Graph   *graph.JobGraph
 		Planned bool
 	}
-	// TriggerRescale takes a checkpoint, from which the job goes on with another parallelism. RescaleFailed answers when there is none.
+	// TriggerRescale takes a checkpoint, from which the job goes on with another parallelism, or in other slots. RescaleFailed answers when there is none.
 	TriggerRescale struct{}
 	// RescaleEnded answers Require. Failure is why the job stays as it was, "" when it runs as required, Resources
 	// that slots were missing; Requirements are what holds.

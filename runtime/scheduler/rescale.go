@@ -48,6 +48,7 @@ type scaling struct {
 	safe    bool // there is a checkpoint to go on from
 	wanted  int  // slots, as RequireSlots said last
 	count   int
+	leaving leaving
 
 	deadline time.Time
 }
@@ -78,10 +79,11 @@ func (s *Scheduler) dueAt(t time.Time) {
 }
 
 // slotsReady notes what slots there are.
-func (s *Scheduler) slotsReady(slots []Slot) {
-	if c := &s.scale; !slices.Equal(c.ready, slots) {
-		c.ready, c.changed = slices.Clone(slots), s.now
+func (s *Scheduler) slotsReady(e SlotsReady) {
+	if c := &s.scale; !slices.Equal(c.ready, e.Slots) {
+		c.ready, c.changed = slices.Clone(e.Slots), s.now
 	}
+	s.leave(e.Leaving)
 }
 
 // require notes what somebody wants.
@@ -97,8 +99,14 @@ func (s *Scheduler) require(r Requirements) {
 	s.requireSlots(max(slotsOf(s.cfg.Graph, r.Upper()), s.slots))
 }
 
-// requireSlots declares how many slots are wanted; when that is fewer than there are, those of Keep are to stay.
+// requireSlots declares how many slots are wanted, beside those that take the place of slots that leave.
 func (s *Scheduler) requireSlots(n int) {
+	s.scale.leaving.base = n
+	s.requireSlotsOf(n + s.moving())
+}
+
+// requireSlotsOf declares how many slots are wanted; when that is fewer than there are, those of Keep are to stay.
+func (s *Scheduler) requireSlotsOf(n int) {
 	c := &s.scale
 	if n == c.wanted {
 		return
@@ -130,6 +138,12 @@ func (s *Scheduler) keep(n int) []Slot {
 			first = 1
 			if used[a] {
 				first = -1
+			}
+		}
+		if first == 0 && s.leaves(a) != s.leaves(b) {
+			first = -1
+			if s.leaves(a) {
+				first = 1
 			}
 		}
 		return cmp.Or(first, cmp.Compare(inUse[b.TaskManager], inUse[a.TaskManager]), cmp.Compare(all[b.TaskManager], all[a.TaskManager]))
@@ -235,6 +249,9 @@ func (s *Scheduler) resize(p graph.Parallelism) {
 func (s *Scheduler) next() graph.Parallelism {
 	c := &s.scale
 	present := s.cfg.Graph.Parallelism()
+	if c.to != nil && c.leaving.fewer && c.req.holds(c.to) {
+		return c.to
+	}
 	p, ok := c.req.fit(s.cfg.Graph, len(c.ready))
 	if ok && (!c.req.holds(present) || least(present, p)) {
 		return p

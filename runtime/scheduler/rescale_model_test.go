@@ -101,7 +101,7 @@ func (e *elasticJob) step(ev Event) {
 
 // work does what the shell does next, one thing at a time; false when there is nothing.
 func (e *elasticJob) work() bool {
-	e.step(SlotsReady{e.has()})
+	e.step(SlotsReady{Slots: e.has()})
 	switch {
 	case len(e.cancels) > 0:
 		ids := e.cancels

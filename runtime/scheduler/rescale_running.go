@@ -11,6 +11,7 @@ import (
 // trigger is the wait for a checkpoint to change the parallelism from.
 type trigger struct {
 	on, saved bool
+	leave     bool      // tasks move off what leaves
 	at        time.Time // when it began
 	retry     time.Time // zero: a checkpoint is being taken
 	failures  int
@@ -24,9 +25,12 @@ func (s *Scheduler) considerRescale(tick bool) {
 	c := &s.scale
 	present := s.cfg.Graph.Parallelism()
 	holds := c.req.holds(present)
-	p, ok := c.req.fit(s.cfg.Graph, len(c.ready))
+	p, ok := c.req.fit(s.cfg.Graph, len(s.staying()))
 	switch {
 	case !ok || s.cfg.Rescaling.Off || holds && (maps.Equal(p, present) || !least(present, p)):
+		if s.considerLeave(tick) {
+			return
+		}
 		c.trigger = trigger{}
 		switch until := c.changed.Add(s.cfg.Rescaling.ExecutingStabilization); {
 		case c.former == nil:
@@ -54,28 +58,35 @@ func (s *Scheduler) considerRescale(tick bool) {
 		c.trigger = trigger{on: true, at: s.now}
 		s.save()
 	}
-	switch t := &c.trigger; {
-	case t.saved || t.failures >= s.cfg.Rescaling.MaxFailures || !s.now.Before(t.at.Add(s.cfg.Rescaling.MaxDelay)):
-		if !c.safe {
-			s.unsafe()
-			return
-		}
+	switch {
+	case !s.awaitSave(c.trigger.at.Add(s.cfg.Rescaling.MaxDelay)):
+	case !c.safe:
+		s.unsafe()
+	default:
 		s.dueAt(s.now)
 		if tick {
 			s.rescale(p)
 		}
-		return
+	}
+}
+
+// awaitSave reports whether the wait of the trigger is over: its checkpoint was taken, or there is none to be had before the limit.
+func (s *Scheduler) awaitSave(limit time.Time) bool {
+	switch t := &s.scale.trigger; {
+	case t.saved || t.failures >= s.cfg.Rescaling.MaxFailures || !s.now.Before(limit):
+		return true
 	case !t.retry.IsZero() && !s.now.Before(t.retry):
 		t.retry = time.Time{}
 		s.save()
 	case !t.retry.IsZero():
 		s.dueAt(t.retry)
 	}
-	s.dueAt(c.trigger.at.Add(s.cfg.Rescaling.MaxDelay))
+	s.dueAt(limit)
+	return false
 }
 
 func (s *Scheduler) save() {
-	if s.cfg.Rescaling.Checkpoint {
+	if s.cfg.Rescaling.Checkpoint || s.scale.trigger.leave {
 		s.emit(TriggerRescale{})
 	}
 }
@@ -146,10 +157,10 @@ func (s *Scheduler) rescale(p graph.Parallelism) {
 	s.again("the job changes its parallelism")
 }
 
-// again ends all tasks of a job that restarts at once, without a failure.
-func (s *Scheduler) again(reason string) {
+// again ends the tasks of stages, or of all when none is given, of a job that restarts at once, without a failure.
+func (s *Scheduler) again(reason string, stages ...*stage) {
 	s.root, s.pause, s.jitter = nil, 0, 0
-	s.hit(nil)
+	s.hit(stages)
 	s.end(reason)
 	s.checkEnd()
 }

@@ -249,7 +249,7 @@ func (s *Scheduler) Step(at time.Time, ev Event) []Effect {
 			s.counted = ""
 		}
 	case SlotsReady:
-		s.slotsReady(e.Slots)
+		s.slotsReady(e)
 	case Require:
 		s.require(e.Requirements)
 	case RescaleFailed:
@@ -305,7 +305,7 @@ func (s *Scheduler) all(fn func(x *Execution) bool) bool {
 
 func (s *Scheduler) prepare(restart bool, vertices []graph.VertexID) {
 	s.phase = phasePreparing
-	s.scale.since, s.scale.enough, s.scale.to = s.now, time.Time{}, nil
+	s.scale.since, s.scale.enough, s.scale.to, s.scale.leaving.fewer = s.now, time.Time{}, nil, false
 	for _, st := range s.stages {
 		if st.ready() {
 			st.each(func(x *Execution) { s.setTask(x, TaskScheduled) })
@@ -344,7 +344,7 @@ func (s *Scheduler) deploy(e Prepared) {
 	if s.phase != phasePreparing || e.Attempt != s.attempt || len(e.Slots) < s.slots {
 		return
 	}
-	free := slices.Clone(e.Slots)
+	free := s.offered(e.Slots)
 	place := make([]Slot, s.slots)
 	taken := make([]bool, s.slots)
 	for i, old := range s.placed[:min(len(s.placed), len(place))] {
@@ -362,6 +362,7 @@ func (s *Scheduler) deploy(e Prepared) {
 	s.placed = place
 	s.phase = phaseActive
 	s.deployReady()
+	s.vacate()
 	s.checkEnd() // in BATCH, the last stages may have finished meanwhile
 }
 

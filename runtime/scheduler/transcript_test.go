@@ -3,6 +3,7 @@ package scheduler
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -168,8 +169,21 @@ func (p *player) events(a []string) []Event {
 		return []Event{Start{}}
 	case "prepared": // prepared tm:slot ...
 		return []Event{Prepared{Attempt: p.s.Attempt(), Slots: p.slots(a[1:])}}
-	case "slots": // slots tm:slot ...
-		return []Event{SlotsReady{p.slots(a[1:])}}
+	case "slots": // slots tm:slot ... [leaving tm[=when] ...]
+		e := SlotsReady{}
+		if i := slices.Index(a, "leaving"); i > 0 {
+			e.Leaving = map[string]time.Time{}
+			for _, w := range a[i+1:] {
+				tm, when, ok := strings.Cut(w, "=")
+				e.Leaving[tm] = time.Time{}
+				if d, err := time.ParseDuration(when); ok && err == nil {
+					e.Leaving[tm] = time.Unix(0, 0).Add(d)
+				}
+			}
+			a = a[:i]
+		}
+		e.Slots = p.slots(a[1:])
+		return []Event{e}
 	case "require": // require vertex=lower-upper ...
 		r := Requirements{}
 		for _, s := range a[1:] {

@@ -22,6 +22,7 @@ const (
 	KeyNMExpiry            = "yarn.nm.liveness-monitor.expiry-interval-ms"
 	KeyAMExpiry            = "yarn.am.liveness-monitor.expiry-interval-ms"
 	KeyMinimumAllocationMB = "yarn.scheduler.minimum-allocation-mb"
+	KeyPreemptAfter        = "yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill"
 )
 
 // defaults are the values of core-default.xml, hdfs-default.xml and yarn-default.xml for the keys that Thalweg reads.

@@ -24,6 +24,7 @@ import (
 type options struct {
 	nodes      int
 	nodeSize   yarn.Resource
+	hosts      bool
 	largest    yarn.Resource
 	unitMB     int64
 	memoryOnly bool
@@ -43,6 +44,9 @@ type Option func(*options)
 func WithNodes(n int, size yarn.Resource) Option {
 	return func(o *options) { o.nodes, o.nodeSize = n, size }
 }
+
+// WithHosts gives each node a loopback address of its own, 127.0.0.1 and on: applications leave out hosts, not nodes.
+func WithHosts() Option { return func(o *options) { o.hosts = true } }
 
 // WithLargest sets the largest container, 8 GiB and 4 vcores by default.
 func WithLargest(r yarn.Resource) Option { return func(o *options) { o.largest = r } }

@@ -111,12 +111,24 @@ func (c *Cluster) RestartNodeManager(i int) error {
 	return nil
 }
 
-// Decommission marks a node as decommissioning: no new containers, running ones go on, masters are told.
-func (c *Cluster) Decommission(i int) {
+// Decommission marks a node as decommissioning with that limit: no new containers, running ones go on, masters are told. Nothing happens at
+// the limit: StopNode takes the node away.
+func (c *Cluster) Decommission(i int, limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.nodes[i]
-	n.state = yarnpb.NodeStateProto_NS_DECOMMISSIONING
+	c.nodes[i].limit = limit
+	c.nodeBecomes(c.nodes[i], yarnpb.NodeStateProto_NS_DECOMMISSIONING)
+}
+
+// Recommission takes Decommission back.
+func (c *Cluster) Recommission(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodeBecomes(c.nodes[i], yarnpb.NodeStateProto_NS_RUNNING)
+}
+
+func (c *Cluster) nodeBecomes(n *node, s yarnpb.NodeStateProto) {
+	n.state = s
 	for _, a := range c.apps {
 		a.current().updated = append(a.current().updated, n)
 	}

@@ -22,11 +22,16 @@ type node struct {
 	size  yarn.Resource
 	used  yarn.Resource
 	state yarnpb.NodeStateProto
+	limit time.Duration // of its decommissioning
 	srv   *ipcserver.Server
 }
 
 func (c *Cluster) startNode(i int) (*node, error) {
-	l, err := listen("127.0.0.1:0")
+	host := "127.0.0.1"
+	if c.o.hosts {
+		host = fmt.Sprintf("127.0.0.%d", i+1)
+	}
+	l, err := listen(host + ":0")
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +53,14 @@ func (c *Cluster) nodeServer(n *node) *ipcserver.Server {
 }
 
 func (n *node) report() *yarnpb.NodeReportProto {
-	return &yarnpb.NodeReportProto{
+	r := &yarnpb.NodeReportProto{
 		NodeId: n.id.Proto(), HttpAddress: proto.String(n.id.Host + ":8042"), RackName: proto.String("/default-rack"), Used: n.used.Proto(),
 		Capability: n.size.Proto(), NodeState: n.state.Enum(), HealthReport: proto.String(""),
 	}
+	if n.state == yarnpb.NodeStateProto_NS_DECOMMISSIONING && n.limit > 0 {
+		r.DecommissioningTimeout = proto.Uint32(uint32(n.limit.Seconds()))
+	}
+	return r
 }
 
 // handleNode is ContainerManagementProtocol.

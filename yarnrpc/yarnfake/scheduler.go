@@ -127,7 +127,7 @@ func (c *Cluster) allocate(t *attempt, req *yarnpb.AllocateRequestProto, keyID i
 	if req.TrackingUrl != nil {
 		a.tracking = req.GetTrackingUrl()
 	}
-	resp := &yarnpb.AllocateResponseProto{NumClusterNodes: proto.Int32(int32(len(c.nodes))), Limit: c.headroom().Proto()} //nolint:gosec // small
+	resp := &yarnpb.AllocateResponseProto{NumClusterNodes: proto.Int32(c.nodesLeft()), Limit: c.headroom().Proto()} //nolint:gosec // small
 	resp.CompletedContainerStatuses, t.completed = t.completed, nil
 	c.schedule(t)
 	for _, ct := range t.granted {
@@ -149,6 +149,12 @@ func (c *Cluster) allocate(t *attempt, req *yarnpb.AllocateRequestProto, keyID i
 	}
 	for _, r := range req.GetAsk() {
 		c.ask(t, r)
+	}
+	for _, h := range req.GetBlacklistRequest().GetBlacklistAdditions() {
+		t.excluded[h] = true
+	}
+	for _, h := range req.GetBlacklistRequest().GetBlacklistRemovals() {
+		delete(t.excluded, h)
 	}
 	for _, n := range t.updated {
 		resp.UpdatedNodes = append(resp.UpdatedNodes, n.report())
@@ -237,14 +243,14 @@ func (c *Cluster) choose(t *attempt, k askKey, any *ask) (n *node, host string) 
 	if !any.relax {
 		return nil, ""
 	}
-	return c.place(any.size, "", false), ""
+	return c.place(any.size, "", false, t.excluded), ""
 }
 
-// place finds the node with the most free memory that the size fits on.
-func (c *Cluster) place(size yarn.Resource, host string, force bool) *node {
+// place finds the node with the most free memory that the size fits on, and that is not excluded.
+func (c *Cluster) place(size yarn.Resource, host string, force bool, excluded map[string]bool) *node {
 	var best *node
 	for _, n := range c.nodes {
-		if (host != "" && n.id.Host != host) || !(c.fits(n, size) || (force && n.state == yarnpb.NodeStateProto_NS_RUNNING)) {
+		if excluded[n.id.Host] || (host != "" && n.id.Host != host) || !(c.fits(n, size) || (force && n.state == yarnpb.NodeStateProto_NS_RUNNING)) {
 			continue
 		}
 		if best == nil || n.size.MemoryMB-n.used.MemoryMB > best.size.MemoryMB-best.used.MemoryMB {
@@ -268,6 +274,16 @@ func (c *Cluster) normalise(r yarn.Resource) yarn.Resource {
 		r.VCores = 1
 	}
 	return r
+}
+
+// nodesLeft counts the nodes that are not lost.
+func (c *Cluster) nodesLeft() (n int32) {
+	for _, x := range c.nodes {
+		if x.state != yarnpb.NodeStateProto_NS_LOST {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Cluster) headroom() yarn.Resource {

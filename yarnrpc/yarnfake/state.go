@@ -76,6 +76,7 @@ type attempt struct {
 	tokensFor  map[*node]bool
 	updated    []*node
 	preempt    []yarn.ContainerID
+	excluded   map[string]bool // hosts
 }
 
 func (t *attempt) open() int {
@@ -130,7 +131,7 @@ func (c *Cluster) newAttempt(a *app) {
 	t := &attempt{
 		app: a, id: yarn.AttemptID{App: a.id, Attempt: int32(len(a.attempts) + 1)}, //nolint:gosec // small
 		state: yarnpb.YarnApplicationAttemptStateProto_APP_ATTEMPT_LAUNCHED, start: time.Now().UnixMilli(), lastBeat: time.Now(),
-		asks: make(map[askKey]*ask), tokensFor: make(map[*node]bool),
+		asks: make(map[askKey]*ask), tokensFor: make(map[*node]bool), excluded: make(map[string]bool),
 	}
 	if n := len(a.attempts); n > 0 { // what ended while no master looked
 		t.completed = a.attempts[n-1].completed
@@ -142,7 +143,7 @@ func (c *Cluster) newAttempt(a *app) {
 		return
 	}
 	size := c.normalise(yarn.ResourceOf(a.sub.GetResource()))
-	if n := c.place(size, "", true); n != nil {
+	if n := c.place(size, "", true, nil); n != nil {
 		ct := c.newContainer(t, n, size, 0, -1)
 		ct.master, ct.state = true, stateAcquired
 		t.master = ct
@@ -285,6 +286,7 @@ func (c *Cluster) recover(a *app) {
 		c.complete(ct, yarn.ExitAborted, "lost with the ResourceManager")
 	}
 	t.granted, t.asks, t.registered, t.responseID, t.last = nil, make(map[askKey]*ask), false, 0, nil
+	t.excluded = make(map[string]bool)
 	t.tokensFor = make(map[*node]bool)
 	t.lastBeat = time.Now()
 	t.nextSeq = 0 // the epoch makes ids unique

@@ -34,6 +34,9 @@ func command(binary, log string, f container.File) []string {
 	if strings.Trim(uri, plain) != "" {
 		uri = f.Name // its folder has characters that a shell knows
 	}
+	if f.SHA256 == "" { // of a provided folder
+		return []string{fmt.Sprintf("exec ./%[1]s 1><LOG_DIR>/%[2]s.out 2><LOG_DIR>/%[2]s.err", binary, log)}
+	}
 	return []string{fmt.Sprintf("shopt -s execfail; exec ./%[1]s 1><LOG_DIR>/%[2]s.out 2><LOG_DIR>/%[2]s.err; "+
 		"echo '%[3]s  %[1]s' | sha256sum --status -c - || "+
 		"echo '%[1]s: the content of the staged file %[4]s, or of the copy on this node, does not match its name: remove the file and submit again' | tee -a <LOG_DIR>/prelaunch.err >&2; exit 126",
@@ -88,7 +91,7 @@ func TaskManagerLaunch(app *container.Application, creds *token.Credentials) (*y
 }
 
 func resource(f container.File) (*yarnpb.LocalResourceProto, error) {
-	return staging.Artifact{Name: f.Name, URI: f.URI, Size: f.Size, ModTime: f.ModTime, Public: f.Public}.Resource()
+	return staging.Artifact{Name: f.Name, URI: f.URI, Size: f.Size, ModTime: f.ModTime, Public: f.Public, Archive: f.Archive}.Resource()
 }
 
 func launch(app *container.Application, name, log string, binary container.File, env map[string]string, creds *token.Credentials) (*yarnpb.ContainerLaunchContextProto, error) {
@@ -104,7 +107,13 @@ func launch(app *container.Application, name, log string, binary container.File,
 	if err != nil {
 		return nil, err
 	}
-	lc := yarn.LaunchContext(command(name, log, binary), maps.Clone(env), map[string]*yarnpb.LocalResourceProto{name: res}, tokens)
+	resources := map[string]*yarnpb.LocalResourceProto{name: res}
+	for _, f := range app.Files {
+		if resources[f.Name], err = resource(f); err != nil {
+			return nil, err
+		}
+	}
+	lc := yarn.LaunchContext(command(name, log, binary), maps.Clone(env), resources, tokens)
 	for kind, acl := range map[yarnpb.ApplicationAccessTypeProto]string{
 		yarnpb.ApplicationAccessTypeProto_APPACCESS_VIEW_APP:   config.YarnViewACLs.Value(app.Config),
 		yarnpb.ApplicationAccessTypeProto_APPACCESS_MODIFY_APP: config.YarnModifyACLs.Value(app.Config),

@@ -49,13 +49,15 @@ func (e *PlanError) Error() string {
 
 // PlanRequest is a program to be asked for its graph.
 type PlanRequest struct {
-	Path   string // of the program
-	Name   string // for messages
-	Dir    string // private folder
-	Config rpc.ProcessConfig
-	Env    []string      // added to the environment
-	Stderr io.Writer     // gets what the program wrote to its standard error
-	Limit  time.Duration // 0 is two minutes
+	Path string // of the program
+	Name string // for messages
+	Dir  string // private folder
+	// WorkDir is where the program runs, so that files that were sent along are where its workers find them; "" is Dir.
+	WorkDir string
+	Config  rpc.ProcessConfig
+	Env     []string      // added to the environment
+	Stderr  io.Writer     // gets what the program wrote to its standard error
+	Limit   time.Duration // 0 is two minutes
 }
 
 // Plan runs the user's binary in role plan and returns the graph that it writes to file descriptor 3.
@@ -81,7 +83,7 @@ func Plan(ctx context.Context, r PlanRequest) (*graph.JobGraph, error) {
 	defer out.Close() //nolint:errcheck // only read
 	var errout bytes.Buffer
 	cmd := exec.CommandContext(ctx, r.Path, r.Config.Args...) //nolint:gosec // the user's program
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = r.Dir, r.Stderr, &limited{buf: &errout, n: maxErrors}, []*os.File{w}
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = cmp.Or(r.WorkDir, r.Dir), r.Stderr, &limited{buf: &errout, n: maxErrors}, []*os.File{w}
 	cmd.Env = append(append(os.Environ(), r.Env...), rpc.EnvRole+"="+rpc.RolePlan, rpc.EnvConfig+"="+file.Name(), rpc.EnvJobID+"="+r.Config.JobID)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

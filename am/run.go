@@ -34,6 +34,7 @@ func (m *master) run(parent context.Context) error {
 	}
 	launcher := &dispatcher.ProcessLauncher{Dir: work, LogDir: m.c.LogDir, Env: m.env, Fetch: get}
 	d := dispatcher.New(dispatcher.Options{Config: m.app.Config, Resources: m.manager, Store: m.store, FS: m.files, Launcher: launcher, Epoch: m.epoch, Owner: m.rm.Attempt().App.String(), Session: m.app.Session,
+		OnEnded:       m.archive,
 		OnFenced:      func() { m.fail(resourcemanager.ErrFenced) },
 		CancelTimeout: config.CancellationTimeout.Value(m.app.Config), Logger: m.log})
 	defer d.Close()
@@ -177,7 +178,7 @@ func (m *master) prepare(ctx context.Context, work string) (p preparation) {
 	}
 	m.phase("fetched")
 	cfg := rpc.ProcessConfig{JobID: m.app.JobID, JobName: m.app.Name, Config: m.app.Config, Args: m.app.Args, Host: m.c.Host, LogDir: m.c.LogDir}
-	p.graph, p.err = Plan(ctx, PlanRequest{Path: p.path, Name: m.app.Artifact.Name, Dir: work, Config: cfg, Env: m.env, Stderr: os.Stderr})
+	p.graph, p.err = Plan(ctx, PlanRequest{Path: p.path, Name: m.app.Artifact.Name, Dir: work, WorkDir: m.c.WorkDir, Config: cfg, Env: m.env, Stderr: os.Stderr})
 	m.phase("planned")
 	return p
 }
@@ -304,7 +305,8 @@ func (m *master) serve(d *dispatcher.Dispatcher) (stop func()) {
 	if m.app.Session {
 		opts.Session, opts.Shutdown = m.jobs, m.endSession
 	}
-	m.gate.open(rest.New(opts))
+	m.handler = rest.New(opts)
+	m.gate.open(m.handler)
 	control := remote.NewServer(remote.Options{Token: m.app.Token}, remote.Handlers{TaskManager: m.accept})
 	served := make(chan struct{})
 	go func() {

@@ -31,7 +31,7 @@ func (m *master) makeSession(d *dispatcher.Dispatcher, fetch func(context.Contex
 		Config: m.app.Config, Dir: m.work, Files: m.files, Root: m.app.Staging + "/" + ProgramsDir, Dispatcher: d, Running: d.Artifacts, Fetch: fetch, Logger: m.log, Room: func() error { return m.room(d.Running()) },
 		Plan: func(ctx context.Context, path string, r rest.JobRequest, c config.Configuration) (*graph.JobGraph, error) {
 			cfg := rpc.ProcessConfig{JobID: r.JobID, Config: c, Args: r.Args, Host: m.c.Host, LogDir: m.c.LogDir}
-			return Plan(ctx, PlanRequest{Path: path, Name: r.Program.Name, Dir: m.work, Config: cfg, Env: m.env, Stderr: os.Stderr})
+			return Plan(ctx, PlanRequest{Path: path, Name: r.Program.Name, Dir: m.work, WorkDir: m.c.WorkDir, Config: cfg, Env: m.env, Stderr: os.Stderr})
 		},
 		User: func(err error) bool {
 			var plan *PlanError

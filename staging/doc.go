@@ -6,6 +6,7 @@
 //	<root>/<application id>/           what belongs to one application only, removed with it
 //	<root>/<application id>/lib-<month>  an empty folder: the application uses files of that month
 //	<root>/ckp/                        default folder of checkpoints; outlives applications
+//	<root>/history/                    default folder of the archives of ended jobs; likewise
 //
 // Main flow: Open checks that the root can be written, Put or PutAll stage files, Resource makes the descriptor for YARN,
 // Undo takes back what a submission that failed had put there, RemoveApplication ends an application's folder, Sweep removes the files of

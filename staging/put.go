@@ -16,6 +16,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/thalweg/thalweg/fs"
 )
 
 // Artifact is a staged file.
@@ -26,6 +28,7 @@ type Artifact struct {
 	URI    string
 	// ModTime is the store's time of the file, in milliseconds: YARN compares it.
 	ModTime time.Time
+	Archive bool  // YARN unpacks it
 	Public  bool  // everybody can read it, see invariant 3 of the package
 	Sent    int64 // bytes that went over the network; 0 when the file was there already
 }
@@ -181,6 +184,11 @@ func (s *Store) PutAll(ctx context.Context, files []string, progress Progress) (
 		_ = s.fs.Remove(ctx, s.uploads(), false) // another submission may be using it; Sweep comes later
 	}
 	return out, first
+}
+
+// Public reports whether everybody can read the file that info describes, with its path inside of f, and enter all folders above it.
+func Public(ctx context.Context, f fs.FileSystem, info fs.Info) (bool, error) {
+	return (&Store{fs: f}).public(ctx, info.Path, info.Mode)
 }
 
 // public reports whether everybody can read the file of that mode at p and enter all folders above it.

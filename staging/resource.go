@@ -23,9 +23,13 @@ func (a Artifact) Resource() (*yarnpb.LocalResourceProto, error) {
 	if err != nil {
 		return nil, err
 	}
+	kind := yarnpb.LocalResourceTypeProto_FILE
+	if a.Archive {
+		kind = yarnpb.LocalResourceTypeProto_ARCHIVE
+	}
 	return &yarnpb.LocalResourceProto{
 		Resource: u, Size: proto.Int64(a.Size), Timestamp: proto.Int64(a.ModTime.UnixMilli()),
-		Type: yarnpb.LocalResourceTypeProto_FILE.Enum(), Visibility: v.Enum(),
+		Type: kind.Enum(), Visibility: v.Enum(),
 	}, nil
 }
 

@@ -18,6 +18,8 @@ import (
 const (
 	libDir        = "lib"
 	CheckpointDir = "ckp"
+	// HistoryDir is the default folder of the archives of ended jobs, below the root.
+	HistoryDir = "history"
 	// monthLayout names the folders below lib.
 	monthLayout = "2006-01"
 	// usesPrefix and a month are the name of a folder in an application's, which says whose files it uses.
@@ -266,6 +268,6 @@ func (s *Store) others(ctx context.Context) (bool, error) {
 	}
 	return slices.ContainsFunc(list, func(i fs.Info) bool {
 		name := path.Base(i.Path)
-		return i.IsDir && name != libDir && name != CheckpointDir && i.Path != s.app && i.ModTime.After(s.now.Add(-reuse))
+		return i.IsDir && name != libDir && name != CheckpointDir && name != HistoryDir && i.Path != s.app && i.ModTime.After(s.now.Add(-reuse))
 	}), nil
 }

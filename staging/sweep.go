@@ -93,7 +93,7 @@ func (s *Store) used(ctx context.Context) ([]string, error) {
 	}
 	var out []string
 	for _, app := range list {
-		if name := path.Base(app.Path); !app.IsDir || name == libDir || name == CheckpointDir {
+		if name := path.Base(app.Path); !app.IsDir || name == libDir || name == CheckpointDir || name == HistoryDir {
 			continue
 		}
 		in, err := s.fs.List(ctx, app.Path)

@@ -18,8 +18,9 @@ type File struct {
 	URI     string    `json:"uri"`
 	SHA256  string    `json:"sha256"`
 	Size    int64     `json:"size"`
-	ModTime time.Time `json:"modTime"` // as the store tells it, in milliseconds
-	Public  bool      `json:"public"`  // everybody can read it, so that YARN may localise it once per node
+	ModTime time.Time `json:"modTime"`           // as the store tells it, in milliseconds
+	Archive bool      `json:"archive,omitempty"` // YARN unpacks it
+	Public  bool      `json:"public"`            // everybody can read it, so that YARN may localise it once per node
 }
 
 // Application is what the client hands to the ApplicationMaster and the master to its TaskManagers, in the containers' credentials.
@@ -48,6 +49,8 @@ type Application struct {
 	// Keytab and KerberosConf are the staged keytab and krb5.conf, for the master alone; nil when it gets none.
 	Keytab       *File `json:"keytab,omitempty"`
 	KerberosConf *File `json:"kerberosConf,omitempty"`
+	// Files go to every container's folder, by their names, which may hold folders.
+	Files []File `json:"files,omitempty"`
 	// Token is the secret of the control plane of this application.
 	Token string `json:"token"`
 	// Submitted is when the client began, in milliseconds since 1970; the phases of a start are counted from it.

@@ -1,13 +1,16 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	iofs "io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/thalweg/thalweg/checkpoint/storage"
@@ -42,6 +45,9 @@ func (s *submission) prepare(ctx context.Context) error {
 	if got.fs == nil && config.CheckpointDir.Value(s.Config) == "" { // only now: both sides read the configuration
 		config.CheckpointDir.Set(s.Config, s.store.URI(staging.CheckpointDir))
 	}
+	if got.fs == nil && config.ArchiveDir.Value(s.Config) == "" {
+		config.ArchiveDir.Set(s.Config, s.store.URI(staging.HistoryDir))
+	}
 	return got.fs
 }
 
@@ -64,9 +70,12 @@ func sizes(c config.Configuration) (master, worker yarn.Resource) {
 		yarn.Resource{MemoryMB: mb(config.TaskManagerMemory.Value(c)), VCores: int32(memory.WorkerCores(c))} //nolint:gosec // cores are few
 }
 
-// WorkerSize is the container of a TaskManager.
+// WorkerSize is the container of a TaskManager. External resources that are not set as they should be are left out.
 func WorkerSize(c config.Configuration) yarn.Resource {
 	_, worker := sizes(c)
+	if amounts, err := config.ExternalAmounts(c); err == nil {
+		worker.Others = yarn.OthersOf(amounts)
+	}
 	return worker
 }
 
@@ -84,9 +93,23 @@ func (s *submission) checkYARN(ctx context.Context) error {
 
 // Sizes compares the containers of the two kinds with the largest that the cluster grants.
 //
-// Errors: *SizeError.
+// Errors: *SizeError; *ConfigError for external resources.
 func Sizes(c config.Configuration, largest yarn.Resource) error {
-	master, worker := sizes(c)
+	master, _ := sizes(c)
+	worker := WorkerSize(c)
+	amounts, err := config.ExternalAmounts(c)
+	if err != nil {
+		return refuse(config.ExternalResources.Key, nil, "%v", err)
+	}
+	known := largest.Others.Amounts()
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		if most, ok := known[name]; !ok {
+			return refuse(config.ExternalResources.Key, nil, "the cluster has no resource %q (%s, external-resource.NAME.yarn.config-key); beside memory and vcores it has %s",
+				name, config.ExternalResources.Key, cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none (resource-types.xml of the ResourceManager)"))
+		} else if amounts[name] > most {
+			return refuse(config.ExternalResources.Key, nil, "a TaskManager is to have %d of %s, the cluster grants %d at most: lower external-resource.NAME.amount", amounts[name], name, most)
+		}
+	}
 	if !master.Fits(largest) {
 		return &SizeError{"application master", master, largest, config.JobManagerMemory.Key + " or " + config.YarnMasterCores.Key}
 	}
@@ -114,6 +137,28 @@ func Queue(ctx context.Context, y YARN, c config.Configuration) error {
 	case len(q.GetChildQueues()) > 0:
 		return refuse(config.YarnQueue.Key, nil, "queue %q is a parent queue: choose one of its children with -D%s=...", name, config.YarnQueue.Key)
 	}
+	return labels(ctx, y, c, q)
+}
+
+// labels looks whether the queue may use the node labels that are set, and whether a node has them: containers would be waited for in vain.
+func labels(ctx context.Context, y YARN, c config.Configuration, q *yarnpb.QueueInfoProto) error {
+	for _, o := range []*config.Option[string]{config.YarnNodeLabel, config.YarnWorkerNodeLabel} {
+		label, may := strings.TrimSpace(o.Value(c)), q.GetAccessibleNodeLabels()
+		if label == "" {
+			continue
+		}
+		if !slices.Contains(may, label) && !slices.Contains(may, "*") {
+			return refuse(o.Key, nil, "queue %q may not use nodes with the label %q (%s): it may use %s; choose another label, or another queue with -D%s=...",
+				QueueName(c), label, o.Key, cmp.Or(strings.Join(may, ", "), "those without a label"), config.YarnQueue.Key)
+		}
+		nodes, err := y.Nodes(ctx, yarnpb.NodeStateProto_NS_RUNNING)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(nodes, func(n *yarnpb.NodeReportProto) bool { return slices.Contains(n.GetNodeLabels(), label) }) {
+			return refuse(o.Key, nil, "no node that runs has the label %q (%s): `yarn node -list -showDetails` shows what labels they have", label, o.Key)
+		}
+	}
 	return nil
 }
 
@@ -138,6 +183,9 @@ func (s *submission) checkFiles(ctx context.Context) error {
 		}
 	}
 	if err := s.checkSavepoint(ctx); err != nil {
+		return err
+	}
+	if err := s.gather(ctx); err != nil {
 		return err
 	}
 	f, p, err := s.FS.Resolve(ctx, root)

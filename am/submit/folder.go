@@ -55,7 +55,7 @@ func configError(err error) error {
 
 // folders are the options that name folders of all containers.
 func folders() []*config.Option[string] {
-	return []*config.Option[string]{config.CheckpointDir, config.SavepointDir, config.SavepointPath, config.HADir, config.YarnStaging}
+	return []*config.Option[string]{config.CheckpointDir, config.SavepointDir, config.SavepointPath, config.HADir, config.YarnStaging, config.ArchiveDir}
 }
 
 // qualify writes the full URI into all options that name folders.

@@ -34,6 +34,7 @@ import (
 type YARN interface {
 	NewApplication(ctx context.Context) (yarn.ApplicationID, yarn.Resource, error)
 	Queue(ctx context.Context, name string) (*yarnpb.QueueInfoProto, error)
+	Nodes(ctx context.Context, states ...yarnpb.NodeStateProto) ([]*yarnpb.NodeReportProto, error)
 	Submit(ctx context.Context, app *yarnpb.ApplicationSubmissionContextProto) error
 	Kill(ctx context.Context, id yarn.ApplicationID, diagnostics string) error
 	Report(ctx context.Context, id yarn.ApplicationID) (*yarnpb.ApplicationReportProto, error)
@@ -101,16 +102,13 @@ func Submit(ctx context.Context, r Request) (res *Result, err error) {
 			}
 		}
 	}()
-	files := []string{filepath.Join(r.LibDir, am.MasterBinary), filepath.Join(r.LibDir, am.TaskManagerBinary)}
-	for _, f := range files {
-		if _, err := os.Stat(f); err != nil {
-			return nil, &LibError{Path: f}
-		}
-	}
-	if r.Artifact != "" {
-		files = append(files, r.Artifact)
-	} else {
+	if r.Artifact == "" {
 		s.res.JobID = ""
+	}
+	if len(config.YarnProvidedLibs.Value(r.Config)) == 0 {
+		if _, err := s.programs(); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := memory.ForTaskManager(r.Config); err != nil {
 		return nil, err
@@ -119,6 +117,10 @@ func Submit(ctx context.Context, r Request) (res *Result, err error) {
 		return nil, err
 	}
 	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	files, err := s.programs()
+	if err != nil {
 		return nil, err
 	}
 	s.phase("check")
@@ -145,6 +147,8 @@ type submission struct {
 	store       *staging.Store
 	submitted   bool
 	made        []made
+	ships       []shipped
+	provided    map[string]container.File // programs, by name
 }
 
 type made struct {
@@ -192,6 +196,22 @@ func (s *submission) undo(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// programs are the files to send: those of the product, unless they are provided, and the job's.
+func (s *submission) programs() (files []string, err error) {
+	if len(s.provided) == 0 {
+		files = []string{filepath.Join(s.LibDir, am.MasterBinary), filepath.Join(s.LibDir, am.TaskManagerBinary)}
+		for _, f := range files {
+			if _, err := os.Stat(f); err != nil {
+				return nil, &LibError{Path: f}
+			}
+		}
+	}
+	if s.Artifact != "" {
+		files = append(files, s.Artifact)
+	}
+	return files, nil
+}
+
 func (s *submission) stage(ctx context.Context, files []string) error {
 	var err error
 	if s.res.Staging, err = s.store.MakeApplication(ctx, s.res.ID.String()); err != nil {
@@ -210,8 +230,17 @@ func (s *submission) stage(ctx context.Context, files []string) error {
 
 func (s *submission) send(ctx context.Context) error {
 	var job container.File
+	staged := s.res.Artifacts
 	if s.Artifact != "" {
-		job = file(s.res.Artifacts[2])
+		job = file(staged[len(staged)-1])
+	}
+	master, worker := s.provided[am.MasterBinary], s.provided[am.TaskManagerBinary]
+	if len(s.provided) == 0 {
+		master, worker = file(staged[0]), file(staged[1])
+	}
+	files, err := s.sendShipped(ctx)
+	if err != nil {
+		return err
 	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails, by its contract
@@ -229,7 +258,7 @@ func (s *submission) send(ctx context.Context) error {
 		Protocol: version.Protocol, Version: version.Version, ID: s.res.ID.String(), Name: s.res.Name, User: s.User,
 		Config: s.Config, Hadoop: container.HadoopProperties(s.Hadoop, s.Config), JobID: s.res.JobID,
 		Session: s.Artifact == "", Artifact: job, Args: s.Args,
-		Staging: s.res.Staging, HA: s.res.HA, TaskManager: file(s.res.Artifacts[1]), Token: hex.EncodeToString(secret), Submitted: s.start.UnixMilli(),
+		Staging: s.res.Staging, HA: s.res.HA, TaskManager: worker, Files: files, Token: hex.EncodeToString(secret), Submitted: s.start.UnixMilli(),
 	}
 	if err := s.sendKeytab(ctx, app); err != nil {
 		return err
@@ -241,7 +270,7 @@ func (s *submission) send(ctx context.Context) error {
 			return err
 		}
 	}
-	launch, err := am.MasterLaunch(app, file(s.res.Artifacts[0]), creds)
+	launch, err := am.MasterLaunch(app, master, creds)
 	if err != nil {
 		return err
 	}
@@ -276,7 +305,7 @@ func (s *submission) context(launch *yarnpb.ContainerLaunchContextProto) *yarnpb
 	}
 	if p := config.YarnRolledLogsInclude.Value(c); p != "" {
 		sub.LogAggregationContext.RolledLogsIncludePattern = &p
-		sub.LogAggregationContext.RolledLogsExcludePattern = ptr("")
+		sub.LogAggregationContext.RolledLogsExcludePattern = ptr(config.YarnRolledLogsExclude.Value(c))
 	}
 	for _, t := range config.YarnTags.Value(c) {
 		sub.ApplicationTags = append(sub.ApplicationTags, strings.ToLower(t))

@@ -15,7 +15,7 @@ import (
 // Source: Flink's CliFrontendParser (2.x) and FlinkYarnSessionCli (1.x).
 var foreign = map[string]string{
 	"-c": noClass, "--class": noClass,
-	"-C": noClasspath, "--classpath": noClasspath, "-j": noClasspath, "--jarfile": noClasspath,
+	"-C": noClasspath, "--classpath": noClasspath, "-j": noClasspath, "--jarfile": noClasspath, "--jar": noClasspath,
 	"--shutdownOnAttachedExit": "an application lives as long as its job; Ctrl-C in an attached run asks whether to cancel it",
 	"-a":                       noArguments, "--arguments": noArguments,
 	"-e": "it is -t/--target here", "--executor": "it is -t/--target here",
@@ -30,6 +30,7 @@ var foreign = map[string]string{
 
 	"list -s": noScheduled, "list --scheduled": noScheduled,
 	"cancel -s": "thalweg stop -p FOLDER ends a job with a savepoint", "cancel --withSavepoint": "thalweg stop -p FOLDER ends a job with a savepoint",
+	"cancel --type": "thalweg stop -p FOLDER --type ... ends a job with a savepoint",
 }
 
 const (

@@ -20,6 +20,7 @@ A job is an ordinary Go program that calls stream.Main. Write one, then
   thalweg session start -d                          an application that takes many jobs
   thalweg run -t yarn-session -d ./job              one of them
   thalweg list                                      what runs
+  thalweg history list                              what has ended
   thalweg savepoint -Dyarn.application.name=job hdfs:///savepoints
   thalweg stop -Dyarn.application.name=job -p hdfs:///savepoints
                                                     end it with a savepoint
@@ -50,7 +51,7 @@ A job that runs here hands on its own.`
 var inapplicable = map[string][]string{
 	"run": {"jobmanager"}, "info": {"jobmanager", "target"}, "version": {"jobmanager", "target", "define"}, "config": {"jobmanager", "target", "define"},
 	"completion": {"jobmanager", "target", "define", "output"}, "help": {"jobmanager", "target", "define", "output"},
-	"session": {"jobmanager", "target"}, "state": {"target", "jobmanager"},
+	"session": {"jobmanager", "target"}, "state": {"target", "jobmanager"}, "history": {"target", "jobmanager"},
 	"kafka-transactions": {"target", "jobmanager"}, "doctor": {"target", "jobmanager"},
 }
 

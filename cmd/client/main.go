@@ -102,7 +102,7 @@ func rewrite(args []string) []string {
 func takesValue(a string) bool {
 	switch a {
 	case "-t", "--target", "-p", "--parallelism", "-D", "-s", "--fromSavepoint", "--claimMode", "-o", "--output", "-m", "--jobmanager",
-		"--applicationId", "--name", "--queue", "--jobManagerMemory", "--taskManagerMemory", "--applicationType", "--nodeLabel":
+		"--applicationId", "--name", "--queue", "--jobManagerMemory", "--taskManagerMemory", "--applicationType", "--nodeLabel", "--ship":
 		return true
 	}
 	return false
@@ -122,7 +122,7 @@ func (c *cli) root() *cobra.Command {
 	f.StringVarP(&c.target, "target", "t", "", "where: local, yarn-application or yarn-session")
 	f.StringVarP(&c.address, "jobmanager", "m", "", "host:port of the REST interface, instead of an application on YARN")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.rescaleCommand(), c.sessionCommand(), c.stateCommand(), c.kafkaCommand(), c.doctorCommand(), c.configCommand(), c.versionCommand())
+	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.rescaleCommand(), c.sessionCommand(), c.stateCommand(), c.historyCommand(), c.kafkaCommand(), c.doctorCommand(), c.configCommand(), c.versionCommand())
 	root.AddCommand(foreignActions()...)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := valuesGiven(cmd); err != nil {

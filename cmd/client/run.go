@@ -25,7 +25,10 @@ type runFlags struct {
 	savepoint   string
 	allowLost   bool
 	claim       string
+	ship        []string
 }
+
+const shipUsage = "send this file or folder along, to every container's folder; repeat it for more (yarn.ship-files)"
 
 // maxParallelism bounds a job's parallelism, as Flink does: there are no more key groups.
 const maxParallelism = 1 << 15
@@ -65,6 +68,7 @@ the job goes, and its exit code tells how it ended; Ctrl-C asks whether to cance
 	fl.StringVarP(&f.savepoint, "fromSavepoint", "s", "", "start from this savepoint or retained checkpoint")
 	fl.BoolVarP(&f.allowLost, "allowNonRestoredState", "n", false, "start although the savepoint holds state that no operator claims")
 	fl.StringVar(&f.claim, "claimMode", "", "who owns the savepoint's files afterwards: claim or no_claim (also -cm)")
+	fl.StringArrayVar(&f.ship, "ship", nil, shipUsage)
 	return cmd
 }
 
@@ -106,6 +110,9 @@ func (f runFlags) configuration() (config.Configuration, error) {
 	if f.allowLost {
 		out[config.AllowNonRestored.Key] = "true"
 	}
+	if len(f.ship) > 0 {
+		config.YarnShipFiles.Set(out, f.ship)
+	}
 	if f.claim != "" {
 		out[config.ClaimMode.Key] = strings.ToLower(f.claim)
 	}
@@ -135,11 +142,17 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 		if err := c.checkSessionKeys(); err != nil {
 			return err
 		}
+		if len(f.ship) > 0 {
+			return &usageError{fmt.Errorf("--ship: %s", config.SessionKeys([]string{config.YarnShipFiles.Key}))}
+		}
 	default:
 		return &usageError{fmt.Errorf("-t %s: want local, yarn-application or yarn-session", target)}
 	}
 	if target == "local" && f.detached {
 		return &usageError{errors.New("-d: a job that runs on this machine ends with this command: use -t yarn-application, or the shell's & to go on")}
+	}
+	if target == "local" && len(f.ship) > 0 {
+		return &usageError{errors.New("--ship: a job that runs on this machine runs in this folder, and nothing is sent: leave it out")}
 	}
 	building := false
 	path, err := artifact.Resolve(ctx, name, artifact.Options{OnBuild: func(command string) { building = true; c.notef("building: %s", command) }})

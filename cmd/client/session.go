@@ -29,6 +29,7 @@ type sessionFlags struct {
 	id, name, queue, master, worker, kind, label string
 	slots                                        int // negative: not given
 	detached, query                              bool
+	ship                                         []string
 }
 
 func (c *cli) sessionCommand() *cobra.Command {
@@ -85,6 +86,7 @@ in Flink. With -d the command returns when the session takes jobs. A size withou
 	fl.IntVarP(&f.slots, "slots", "s", 0, "slots of a TaskManager (taskmanager.numberOfTaskSlots)")
 	fl.StringVar(&f.kind, "applicationType", "", "type shown by YARN (yarn.application.type); also -at")
 	fl.StringVar(&f.label, "nodeLabel", "", "node label expression (yarn.application.node-label); also -nl")
+	fl.StringArrayVar(&f.ship, "ship", nil, shipUsage)
 	fl.StringVar(&f.id, "applicationId", "", "attach to this session instead; also -id")
 	fl.BoolVarP(&f.query, "query", "q", false, "show what the cluster has free, and start nothing")
 	return cmd
@@ -107,6 +109,9 @@ func (f sessionFlags) configuration() config.Configuration {
 		if v != "" {
 			out[key] = v
 		}
+	}
+	if len(f.ship) > 0 {
+		config.YarnShipFiles.Set(out, f.ship)
 	}
 	if f.slots >= 0 {
 		config.TaskSlots.Set(out, f.slots)

@@ -47,6 +47,8 @@ type Options struct {
 	Session bool
 	// OnFenced is called, on a goroutine of its own, when a job finds that a newer application attempt has taken over; it may be nil.
 	OnFenced func()
+	// OnEnded is called when a job has ended for good, before Wait tells it: Details has its last state then. It may be nil.
+	OnEnded func(ctx context.Context, id graph.JobID)
 	// CancelTimeout is how long tasks may take to end before their worker is killed; 30 s by default.
 	CancelTimeout time.Duration
 	Logger        zerolog.Logger
@@ -179,11 +181,19 @@ func (d *Dispatcher) ended(j *job, r jobmaster.Result) {
 	ev.Str("state", string(r.State)).Dur("dur", r.End.Sub(r.Start)).Msg("job ended")
 	j.result = r
 	j.master.archive(r)
+	if d.opts.OnEnded != nil && r.State.Terminal() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), endedTimeout)
+		d.opts.OnEnded(ctx, j.id)
+		cancel()
+	}
 	close(j.done)
 	if r.Fenced && d.opts.OnFenced != nil {
 		go d.opts.OnFenced() // it ends this attempt, and so may wait for us
 	}
 }
+
+// endedTimeout bounds what is done at the end of a job, for which its application waits.
+const endedTimeout = 20 * time.Second
 
 // storeResult repeats until the store has the result of a job that ended for good; a job without one would be run again by the next
 // attempt.

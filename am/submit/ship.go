@@ -260,8 +260,8 @@ func (s *submission) sendShipped(ctx context.Context) (out []container.File, err
 		case x.remote != nil:
 			f = *x.remote
 		case x.private:
-			p, err := s.sendPrivate(ctx, x.local, path.Join(shipDir, x.name))
-			if err != nil {
+			var p *container.File
+			if p, err = s.sendPrivate(ctx, x.local, path.Join(shipDir, x.name)); err != nil {
 				return nil, err
 			}
 			f = *p

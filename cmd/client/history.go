@@ -80,12 +80,16 @@ func (c *cli) withHistory(ctx context.Context, do func(ctx context.Context, s *h
 		return err
 	}
 	var folders []history.Folder
+	defer func() {
+		for _, f := range folders {
+			_ = f.FS.Close() // only read
+		}
+	}()
 	for _, uri := range dirs {
 		f, p, err := files.Resolve(ctx, uri)
 		if err != nil {
 			return fmt.Errorf("history: %s: %w", uri, err)
 		}
-		defer f.Close() //nolint:errcheck // only read
 		folders = append(folders, history.Folder{FS: f, Path: p})
 	}
 	s := history.Open(func(uri string, err error) { c.notef("%s is not the archive of a job, and is left out: %v", uri, err) }, folders...)

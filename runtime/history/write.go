@@ -31,7 +31,7 @@ var ofJob = []string{"", "/status", "/plan", "/config", "/exceptions", "/executi
 	"/resource-requirements", "/rescales/overview", "/rescales/history", "/rescales/config"}
 
 // Write stores the documents of a job that has ended, as the handler gives them now, in dir of f. What the handler does not have is left out; a job
-// that it does not know is an error. With note, the overview of the job has a field "application-id".
+// that it does not know is an error. The application, unless it is empty, stands in the job's overview, as "application-id".
 //
 // Errors: of the file system; a job that is unknown.
 func Write(ctx context.Context, f fs.FileSystem, dir string, h http.Handler, job, application string) error {

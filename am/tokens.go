@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/config"
@@ -16,7 +14,7 @@ import (
 	"github.com/thalweg/thalweg/yarnrpc/token"
 )
 
-// firstTokenRetry is the wait after tokens could not be obtained; each further one is twice as long.
+// firstTokenRetry is the wait after a login or the first tokens failed.
 const firstTokenRetry = time.Second
 
 // tokens are the delegation tokens of an application: those that it was started with, or, with a keytab, those that it obtains again
@@ -24,17 +22,14 @@ const firstTokenRetry = time.Second
 type tokens struct {
 	base   *token.Credentials // the container's, without the scheduler's token, which is the master's own
 	file   *container.TokenFile
-	obtain func(context.Context) (*token.Credentials, time.Time, error)
-	ratio  float64
-	most   time.Duration // between two tries
-	log    zerolog.Logger
+	keeper *login.Keeper // nil when there is no keytab
 
 	mu      sync.Mutex
 	current *token.Credentials
 	tell    func(credentials []byte) // the TaskManagers; nil before there is a resource manager
 }
 
-func newTokens(dir string, creds *token.Credentials, cfg config.Configuration, log zerolog.Logger) (*tokens, error) {
+func newTokens(dir string, creds *token.Credentials) (*tokens, error) {
 	base := creds.Clone()
 	for _, a := range base.Aliases() {
 		if t, _ := base.Token(a); t.Kind == token.KindAMRM {
@@ -45,7 +40,7 @@ func newTokens(dir string, creds *token.Credentials, cfg config.Configuration, l
 	if err != nil {
 		return nil, err
 	}
-	return &tokens{base: base, file: file, ratio: config.TokensRatio.Value(cfg), most: config.TokensBackoff.Value(cfg), log: log, current: base}, nil
+	return &tokens{base: base, file: file, current: base}, nil
 }
 
 // launch are the credentials of a container that starts now.
@@ -85,57 +80,15 @@ func (t *tokens) toldTo(tell func([]byte)) error {
 	t.tell = tell
 	c := t.current
 	t.mu.Unlock()
-	if t.obtain == nil {
+	if t.keeper == nil {
 		return nil // TaskManagers have the same ones from their launch
 	}
 	return t.replace(container.FileTokens(c))
 }
 
-// keep obtains tokens at their ratio of life until ctx ends. at is when the first are due.
-func (t *tokens) keep(ctx context.Context, at time.Time) {
-	wait := firstTokenRetry
-	for {
-		timer := time.NewTimer(time.Until(at))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		next, err := t.once(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			t.log.Error().Err(err).Dur("again_in", wait).Msg("delegation tokens could not be obtained")
-			at, wait = time.Now().Add(wait), min(2*wait, t.most)
-		default:
-			at, wait = next, firstTokenRetry
-		}
-	}
-}
-
-// once obtains tokens and returns when the next are due.
-func (t *tokens) once(ctx context.Context) (next time.Time, err error) {
-	start := time.Now()
-	c, until, err := t.obtain(ctx)
-	if err != nil {
-		return next, err
-	}
-	if err := t.replace(c); err != nil {
-		return next, err
-	}
-	next = start.Add(time.Duration(t.ratio * float64(until.Sub(start))))
-	if until.IsZero() { // nothing that ends
-		next = start.Add(t.most)
-	}
-	t.log.Info().Int("tokens", c.Len()).Time("until", until).Time("next", next).Msg("delegation tokens obtained")
-	return next, nil
-}
-
 // login says who the application is, and begins to keep its tokens. It waits for a KDC or NameNode that does not answer.
 func (m *master) login(ctx, life context.Context, hadoop *conf.Configuration) (err error) {
-	if m.tokens, err = newTokens(m.work, m.c.Credentials, m.app.Config, m.log); err != nil {
+	if m.tokens, err = newTokens(m.work, m.c.Credentials); err != nil {
 		return err
 	}
 	for wait := firstTokenRetry; ; wait = min(2*wait, 10*time.Second) {
@@ -151,19 +104,19 @@ func (m *master) login(ctx, life context.Context, hadoop *conf.Configuration) (e
 	if !m.who.Forever() || !config.TokensEnabled.Value(m.app.Config) {
 		return nil
 	}
-	m.tokens.obtain = func(ctx context.Context) (*token.Credentials, time.Time, error) {
+	m.tokens.keeper = login.NewKeeper(m.app.Config, func(ctx context.Context) (*token.Credentials, time.Time, error) {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		c := m.app.Config
 		return m.who.Obtain(ctx, c, hadoop, "", m.app.Staging, m.app.HA, config.CheckpointDir.Value(c), config.SavepointDir.Value(c))
-	}
+	}, m.tokens.replace, m.log)
 	soon, cancel := context.WithTimeout(ctx, 10*time.Second) // a NameNode that is away holds nothing else up
-	next, err := m.tokens.once(soon)
+	next, err := m.tokens.keeper.Once(soon)
 	cancel()
 	if err != nil { // it is tried again beside what else begins, which uses the keytab
 		m.log.Error().Err(err).Msg("delegation tokens could not be obtained")
 		next = time.Now().Add(firstTokenRetry)
 	}
-	m.fetching.Go(func() { m.tokens.keep(life, next) })
+	m.fetching.Go(func() { m.tokens.keeper.Keep(life, next) })
 	return nil
 }

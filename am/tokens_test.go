@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/yarnrpc/token"
 )
@@ -36,14 +37,14 @@ func TestTokensAreKept(t *testing.T) {
 		base.Put("nn:1", tok(token.KindHDFSDelegation, "nn:1", "at submission"))
 		base.Put("other", tok(token.KindHDFSDelegation, "other:1", "of somebody"))
 		base.PutSecret("s", []byte("secret"))
-		k, err := newTokens(dir, base, config.Configuration{"security.delegation.tokens.renewal.retry.backoff": "4 s"}, zerolog.Nop())
+		k, err := newTokens(dir, base)
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
 		var at []time.Duration
 		fail := 0
-		k.obtain = func(context.Context) (*token.Credentials, time.Time, error) {
+		k.keeper = login.NewKeeper(config.Configuration{"security.delegation.tokens.renewal.retry.backoff": "4 s"}, func(context.Context) (*token.Credentials, time.Time, error) {
 			at = append(at, time.Since(start))
 			if fail > 0 {
 				fail--
@@ -52,7 +53,7 @@ func TestTokensAreKept(t *testing.T) {
 			c := &token.Credentials{}
 			c.Put("hdfs", tok(token.KindHDFSDelegation, "nn:1", time.Since(start).String()))
 			return c, time.Now().Add(time.Minute), nil
-		}
+		}, k.replace, zerolog.Nop())
 		var told []string
 		if err := k.toldTo(func(b []byte) {
 			c, err := token.Decode(b)
@@ -68,7 +69,7 @@ func TestTokensAreKept(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); k.keep(ctx, time.Now().Add(10*time.Second)) }()
+		go func() { defer close(done); k.keeper.Keep(ctx, time.Now().Add(10*time.Second)) }()
 		<-time.After(70 * time.Second) // 10 s, 55 s
 		fail = 4
 		<-time.After(45 * time.Second) // 100 s fails, and 101, 103, 107; 111 s

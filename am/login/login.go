@@ -46,8 +46,15 @@ func (w *Who) Forever() bool {
 	return forever
 }
 
+// EnvProxy names the user that a client acts for, as with Hadoop's own clients: the cluster must allow who logs in to stand for that user
+// (hadoop.proxyuser.*).
+//
+// Source: hadoop-common UserGroupInformation.HADOOP_PROXY_USER.
+const EnvProxy = "HADOOP_PROXY_USER"
+
 // Client logs the client in: by security.kerberos.login.keytab, else by the tokens of HADOOP_TOKEN_FILE_LOCATION, else by kinit's tickets.
-// On a cluster without Kerberos it is the user of the system, or HADOOP_USER_NAME.
+// On a cluster without Kerberos it is the user of the system, or HADOOP_USER_NAME. With HADOOP_PROXY_USER it acts for that user; tokens are of one user, and
+// do not allow that.
 //
 // Errors: ipc.ErrLogin, *conf.KeyError, *kerberos.UnreachableError.
 func Client(ctx context.Context, cfg config.Configuration, hadoop *conf.Configuration, getenv func(string) string, log zerolog.Logger) (*Who, error) {
@@ -55,14 +62,18 @@ func Client(ctx context.Context, cfg config.Configuration, hadoop *conf.Configur
 	if err != nil {
 		return nil, err
 	}
+	proxy := getenv(EnvProxy)
 	if !secure {
-		id, err := identity.New(hadoop)
+		id, err := identity.New(hadoop, identity.WithProxy(proxy))
 		return &Who{Identity: id}, err
 	}
 	keytab, principal := config.KerberosKeytab.Value(cfg), config.KerberosPrincipal.Value(cfg)
 	switch file := getenv(token.EnvFile); {
 	case keytab != "" || principal != "":
-		return byKeytab(ctx, cfg, hadoop, Conf(cfg, getenv), keytab, principal, log)
+		return byKeytab(ctx, hadoop, Conf(cfg, getenv), keytab, principal, proxy, log)
+	case file != "" && proxy != "":
+		return nil, fmt.Errorf("login: %w: %s = %s: the tokens of %s are of one user and cannot act for another: log in by a keytab or by kinit, or unset %s",
+			ipc.ErrLogin, EnvProxy, proxy, token.EnvFile, EnvProxy)
 	case file != "":
 		creds, err := token.ReadFile(file)
 		if err != nil {
@@ -82,7 +93,7 @@ func Client(ctx context.Context, cfg config.Configuration, hadoop *conf.Configur
 	if err != nil {
 		return nil, err
 	}
-	return with(hadoop, l)
+	return with(hadoop, l, proxy)
 }
 
 // Master logs the application master in: by the keytab in its folder, else by the tokens that it was started with.
@@ -103,7 +114,7 @@ func Master(ctx context.Context, cfg config.Configuration, hadoop *conf.Configur
 	if _, err := os.Stat(conf); err != nil {
 		conf = ""
 	}
-	return byKeytab(ctx, cfg, hadoop, conf, keytab, config.KerberosPrincipal.Value(cfg), log)
+	return byKeytab(ctx, hadoop, conf, keytab, config.KerberosPrincipal.Value(cfg), "", log)
 }
 
 // ConfName is the name of the client's krb5.conf in the application master's folder.
@@ -124,7 +135,7 @@ func load(paths string) (*kerberos.Config, error) {
 	return kerberos.LoadConfigFiles(strings.Split(paths, ":")...)
 }
 
-func byKeytab(ctx context.Context, cfg config.Configuration, hadoop *conf.Configuration, conf, keytab, principal string, log zerolog.Logger) (*Who, error) {
+func byKeytab(ctx context.Context, hadoop *conf.Configuration, conf, keytab, principal, proxy string, log zerolog.Logger) (*Who, error) {
 	if keytab == "" || principal == "" {
 		return nil, fmt.Errorf("login: %w: %s and %s belong together: set both", ipc.ErrLogin, config.KerberosKeytab.Key, config.KerberosPrincipal.Key)
 	}
@@ -136,11 +147,11 @@ func byKeytab(ctx context.Context, cfg config.Configuration, hadoop *conf.Config
 	if err != nil {
 		return nil, err
 	}
-	return with(hadoop, l)
+	return with(hadoop, l, proxy)
 }
 
-func with(hadoop *conf.Configuration, l *kerberos.Login) (*Who, error) {
-	id, err := identity.New(hadoop, identity.WithLogin(l))
+func with(hadoop *conf.Configuration, l *kerberos.Login, proxy string) (*Who, error) {
+	id, err := identity.New(hadoop, identity.WithLogin(l), identity.WithProxy(proxy))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

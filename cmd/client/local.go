@@ -9,17 +9,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/thalweg/thalweg/am"
+	"github.com/thalweg/thalweg/am/container"
+	"github.com/thalweg/thalweg/am/login"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/process"
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/staging/artifact"
+	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/token"
 )
 
 // localGrace is what the program gets to end in order after a signal.
@@ -53,6 +59,12 @@ func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path strin
 	cmd := exec.CommandContext(ctx, abs, args...) //nolint:gosec // the user's program
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, inner(c.out), inner(c.err)
 	cmd.Env = append(os.Environ(), rpc.EnvConfig+"="+file, "THALWEG_LOG_LEVEL="+localLevel(c.getenv, cfg))
+	tokens, end, err := c.localTokens(ctx, cfg, dir)
+	if err != nil {
+		return err
+	}
+	defer end()
+	cmd.Env = append(cmd.Env, tokens...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // Ctrl-C reaches the whole group already; SIGTERM to us must be passed on
 	cmd.WaitDelay = localGrace
 	// A program that outlives us when we are killed would go on beside the one that is started again from its checkpoint. The kernel looks at
@@ -74,6 +86,58 @@ func (c *cli) runLocal(ctx context.Context, cfg config.Configuration, path strin
 		return &exitError{code: exit.ExitCode()} // the program said why
 	}
 	return &exitError{exitFailed, fmt.Errorf("run %s: %w", path, err)}
+}
+
+// localLogin is how long a login and the first tokens may take: most programs that run here need none.
+const localLogin = 10 * time.Second
+
+// localTokens gives a program that runs here what it would have on YARN of a secured cluster: tokens of the file systems, in a file that is replaced
+// before they end. The program has no login of its own. Without a keytab in the configuration a login that fails is told, and the program
+// runs: it may need no file of the cluster. env is what it has to find the file, end ends the renewal.
+func (c *cli) localTokens(ctx context.Context, cfg config.Configuration, dir string) (env []string, end func(), err error) {
+	end = func() {}
+	if c.getenv("HADOOP_CONF_DIR") == "" || c.getenv(token.EnvFile) != "" || !config.TokensEnabled.Value(cfg) {
+		return nil, end, nil
+	}
+	fails := func(err error) ([]string, func(), error) {
+		if config.KerberosKeytab.Value(cfg) != "" {
+			return nil, end, &usageError{err}
+		}
+		c.notef("warning: no files of the cluster that HADOOP_CONF_DIR describes can be reached: %s", oneLine(err.Error()))
+		return nil, end, nil
+	}
+	hadoop, err := conf.Load()
+	if err != nil {
+		return nil, end, &usageError{err}
+	}
+	hadoop = hadoop.WithValues(container.Overrides(cfg))
+	secure, err := hadoop.Kerberos()
+	if err != nil || !secure {
+		return nil, end, err
+	}
+	soon, cancel := context.WithTimeout(ctx, localLogin)
+	defer cancel()
+	who, err := login.Client(soon, cfg, hadoop, c.getenv, zerolog.Nop())
+	if err != nil {
+		return fails(err)
+	}
+	file, err := container.NewTokenFile(dir, &token.Credentials{})
+	if err != nil {
+		_ = who.Close()
+		return nil, end, err
+	}
+	keeper := login.NewKeeper(cfg, func(ctx context.Context) (*token.Credentials, time.Time, error) {
+		return who.Obtain(ctx, cfg, hadoop, "", config.CheckpointDir.Value(cfg), config.SavepointDir.Value(cfg))
+	}, file.Write, zerolog.Nop())
+	next, err := keeper.Once(soon)
+	if err != nil {
+		_ = who.Close()
+		return fails(err)
+	}
+	life, over := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { keeper.Keep(life, next) })
+	return []string{file.Environment()}, func() { over(); wg.Wait(); _ = who.Close() }, nil
 }
 
 // localLevel is the level of the embedded cluster's log: quiet unless the user wants it.

@@ -25,6 +25,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/staging"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/ipc"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/token"
 	"github.com/thalweg/thalweg/yarnrpc/yarn"
@@ -278,7 +279,12 @@ func (s *submission) send(ctx context.Context) error {
 		return err
 	}
 	s.submitted = true // from here on the ResourceManager may know it
-	return s.YARN.Submit(ctx, s.context(launch))
+	err = s.YARN.Submit(ctx, s.context(launch))
+	var refused *ipc.RemoteError
+	if errors.As(err, &refused) && strings.Contains(refused.Message, "does not have permission to submit") {
+		return fmt.Errorf("%w: set %s to a queue that takes applications of %s, or ask for access (acl_submit_applications)", err, config.YarnQueue.Key, s.User)
+	}
+	return err
 }
 
 func file(a staging.Artifact) container.File {

@@ -185,13 +185,14 @@ func (c *cli) run(ctx context.Context, f runFlags, name string, args []string) e
 	}
 	show := &progress{c: c, start: start}
 	res, err := submit.Submit(ctx, submit.Request{
-		YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: cfg, User: k.user, Artifact: path, Args: args, LibDir: c.libDir(),
+		YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: k.application(c, cfg), User: k.user, Artifact: path, Args: args, LibDir: c.libDir(),
 		OnPhase: show.phase, Progress: show.upload, Tokens: k.tokens, KerberosConf: k.kerberosConf,
 	})
 	show.done()
 	if err != nil {
 		return err
 	}
+	k.submittedFor(c)
 	web := k.proxy(res.ID.String())
 	if c.json() {
 		if err := c.emit(map[string]any{
@@ -222,7 +223,38 @@ func (k *cluster) tokens(ctx context.Context, uris ...string) (*token.Credential
 		return nil, err
 	}
 	creds, _, err := k.who.Obtain(ctx, k.config, k.hadoop, renewer, uris...)
+	if err != nil || !k.who.HasLogin() || !config.TokensEnabled.Value(k.config) {
+		return creds, err
+	}
+	rm, err := k.yarn.DelegationToken(ctx, renewer)
+	if err == nil && len(rm.Identifier) > 0 {
+		creds.Put(rm.Service, rm)
+	}
 	return creds, err
+}
+
+// standsIn reports whether who logged in by a keytab acts for another user.
+func (k *cluster) standsIn(c *cli) bool {
+	return k.who.Secure() && c.getenv(login.EnvProxy) != "" && config.KerberosKeytab.Value(k.config) != ""
+}
+
+// application is the configuration of what is submitted. Who acts for another user keeps the keytab: it is not that user's.
+func (k *cluster) application(c *cli, cfg config.Configuration) config.Configuration {
+	if !k.standsIn(c) {
+		return cfg
+	}
+	cfg = cfg.Clone()
+	delete(cfg, config.KerberosKeytab.Key)
+	delete(cfg, config.KerberosPrincipal.Key)
+	return cfg
+}
+
+// submittedFor tells how long what was submitted for another user lives.
+func (k *cluster) submittedFor(c *cli) {
+	if k.standsIn(c) {
+		c.notef("warning: this is submitted for %s (%s): the keytab of %s is not sent along, and the application ends when its tokens can be renewed no further (after 7 days by Hadoop's defaults)",
+			k.user, login.EnvProxy, config.KerberosPrincipal.Value(k.config))
+	}
 }
 
 // proxy is the address of the application's pages behind the ResourceManager.

@@ -147,12 +147,13 @@ func (c *cli) startSession(ctx context.Context, f sessionFlags) error {
 		return &usageError{err}
 	}
 	show := &progress{c: c, start: start}
-	res, err := submit.Submit(ctx, submit.Request{YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: cfg, User: k.user, LibDir: c.libDir(), OnPhase: show.phase, Progress: show.upload,
+	res, err := submit.Submit(ctx, submit.Request{YARN: k.yarn, FS: files, Hadoop: k.hadoop, Config: k.application(c, cfg), User: k.user, LibDir: c.libDir(), OnPhase: show.phase, Progress: show.upload,
 		Tokens: k.tokens, KerberosConf: k.kerberosConf})
 	show.done()
 	if err != nil {
 		return err
 	}
+	k.submittedFor(c)
 	web := k.proxy(res.ID.String())
 	if err := c.event(map[string]any{"event": "submitted", "applicationId": res.ID.String(), "name": res.Name, "webUrl": web, "sentBytes": res.Sent, "stagingDirectory": res.Staging,
 		"phases": res.Phases, "ms": time.Since(start).Milliseconds()}, "Session      %s (%s)\nWeb          %s\nSubmitted in %s, %s sent\n", res.ID, res.Name, web, round(time.Since(start)), bytesText(res.Sent)); err != nil {

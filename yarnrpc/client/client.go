@@ -145,6 +145,9 @@ func (c *Client) call(ctx context.Context, method string, req, resp proto.Messag
 	if wctx.Err() != nil || ipc.Classify(err) != ipc.Final {
 		return &UnreachableError{Addrs: c.addrs, Key: conf.KeyRMAddress, File: c.file, After: time.Since(start), Err: err}
 	}
+	if errors.As(err, &remote) && strings.Contains(remote.Message, "is not allowed to impersonate") {
+		return fmt.Errorf("client: %w: allow it on the cluster (hadoop.proxyuser.NAME.hosts, and .users or .groups), or unset HADOOP_PROXY_USER", err)
+	}
 	if errors.As(err, &remote) || errors.Is(err, ipc.ErrNoMechanism) {
 		return fmt.Errorf("client: %w", err)
 	}

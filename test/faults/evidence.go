@@ -17,10 +17,9 @@ import (
 	"github.com/thalweg/thalweg/checkpoint/metadata"
 	"github.com/thalweg/thalweg/connector"
 	"github.com/thalweg/thalweg/fs"
-	"github.com/thalweg/thalweg/fs/hdfs"
 	"github.com/thalweg/thalweg/test/eos"
 	"github.com/thalweg/thalweg/test/rig"
-	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
 // retained is how many checkpoints the job keeps: each is there for as many seconds, so that none is missed while the NameNode is busy.
@@ -29,8 +28,9 @@ const retained = 20
 // checkpoints follows the job's checkpoints while it runs: their metadata files say what they hold of the input, whatever processes die.
 type checkpoints struct {
 	fs     fs.FileSystem
-	dir    string // of the present job's checkpoints
-	saves  string // of savepoints, may not be there
+	logout func() error // closes fs
+	dir    string       // of the present job's checkpoints
+	saves  string       // of savepoints, may not be there
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -76,19 +76,11 @@ func watchCheckpoints(ctx context.Context, c *rig.Cluster, dir, saves string) (*
 	if err != nil || u.Scheme != "hdfs" {
 		return nil, fmt.Errorf("faults: checkpoint directory %q is not on HDFS: %w", dir, err)
 	}
-	hc, err := conf.Load(conf.WithDirs(c.HadoopConfDir))
+	f, logout, err := rigtest.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := hdfs.FromConf(hc)
-	if err != nil {
-		return nil, err
-	}
-	f, err := hdfs.New(u.Host, cfg)
-	if err != nil {
-		return nil, err
-	}
-	w := &checkpoints{fs: f, dir: u.Path, dirs: []string{u.Path}, seen: map[string]eos.Event{}}
+	w := &checkpoints{fs: f, logout: logout, dir: u.Path, dirs: []string{u.Path}, seen: map[string]eos.Event{}}
 	if saves != "" {
 		su, err := fs.Parse(saves)
 		if err != nil {
@@ -206,7 +198,7 @@ func (w *checkpoints) offsets(id int64) (map[int32]int64, bool) {
 func (w *checkpoints) stop() ([]eos.Event, error) {
 	w.cancel()
 	w.wg.Wait()
-	err := w.fs.Close()
+	err := w.logout()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := make([]eos.Event, 0, len(w.seen))

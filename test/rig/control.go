@@ -157,7 +157,7 @@ func (c *Cluster) format(ctx context.Context, d daemon) error {
 	if _, err := os.Stat(marker); err == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	argv := c.argv(d)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)

@@ -222,12 +222,18 @@ func (c *Cluster) makeSecureFolders(ctx context.Context) error {
 	for _, u := range homes {
 		folders = append(folders, "/user/"+u)
 	}
+	mine := []string{"/checkpoints", "/savepoints", "/moved", "/batch"} // where tests have jobs keep and find things; who runs the jobs is no administrator here
+	folders = append(folders, mine...)
 	if err := run(append([]string{"-mkdir", "-p"}, folders...)...); err != nil {
 		return err
 	}
 	todo := [][]string{{"-chmod", "1777", "/tmp", "/app-logs"}, {"-chown", "yarn:hadoop", "/app-logs"}}
 	for _, u := range homes {
-		todo = append(todo, []string{"-chown", u + ":users", "/user/" + u})
+		of := []string{"/user/" + u}
+		if u == me {
+			of = append(of, mine...)
+		}
+		todo = append(todo, append([]string{"-chown", u + ":users"}, of...))
 	}
 	errs := make([]error, len(todo))
 	var wg sync.WaitGroup

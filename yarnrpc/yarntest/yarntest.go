@@ -19,6 +19,7 @@ import (
 	"github.com/thalweg/thalweg/yarnrpc/am"
 	"github.com/thalweg/thalweg/yarnrpc/client"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
+	"github.com/thalweg/thalweg/yarnrpc/identity"
 	"github.com/thalweg/thalweg/yarnrpc/nm"
 	yarnpb "github.com/thalweg/thalweg/yarnrpc/proto/yarn"
 	"github.com/thalweg/thalweg/yarnrpc/token"
@@ -29,6 +30,8 @@ import (
 type Env struct {
 	Conf  *conf.Configuration
 	Queue string // "default" when empty
+	// Identity is who submits, on a cluster with Kerberos; nil for the user of the system.
+	Identity *identity.Identity
 	// RestartResourceManager kills the ResourceManager and starts it again on the same ports with its state recovered.
 	// Without it the tests of recovery are skipped.
 	RestartResourceManager func(t *testing.T)
@@ -103,7 +106,11 @@ type suite struct {
 
 func (s *suite) newClient(t *testing.T) *client.Client {
 	t.Helper()
-	c, err := client.New(s.Conf, client.WithLogger(s.log))
+	opts := []client.Option{client.WithLogger(s.log)}
+	if s.Identity != nil {
+		opts = append(opts, client.WithIdentity(s.Identity))
+	}
+	c, err := client.New(s.Conf, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,6 +61,24 @@ func Open(ctx context.Context, c *rig.Cluster) (f *hdfs.FileSystem, done func() 
 	return f, func() error { return errors.Join(f.Close(), logout()) }, nil
 }
 
+// Identity is who submits applications to c: its own user, by a keytab; nil on a cluster without Kerberos, where that is the user of the system.
+func Identity(t testing.TB, c *rig.Cluster) *identity.Identity {
+	t.Helper()
+	if !c.Variant.Kerberos {
+		return nil
+	}
+	id, logout, err := loggedIn(t.Context(), must[*conf.Configuration](t)(conf.Load(conf.WithDirs(c.HadoopConfDir))), c, c.User())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := logout(); err != nil {
+			t.Error(err)
+		}
+	})
+	return id
+}
+
 func settings(ctx context.Context, dir string, cluster func() (*rig.Cluster, error), user string) (cfg hdfs.Config, logout func() error, err error) {
 	logout = func() error { return nil }
 	hc, err := conf.Load(conf.WithDirs(dir))
@@ -79,28 +97,37 @@ func settings(ctx context.Context, dir string, cluster func() (*rig.Cluster, err
 	if err != nil {
 		return cfg, nil, err
 	}
+	id, logout, err := loggedIn(ctx, hc, c, user)
+	if err != nil {
+		return cfg, nil, err
+	}
+	cfg.Login = id.NameNode
+	return cfg, logout, nil
+}
+
+// loggedIn is a user of a secured cluster, by the keytab.
+func loggedIn(ctx context.Context, hc *conf.Configuration, c *rig.Cluster, user string) (*identity.Identity, func() error, error) {
 	keytab, principal := c.Keytab(user), c.Principal(user)
 	if user == Admin {
 		keytab, principal = c.Keytab("nn"), c.Principal("nn/localhost")
 	}
 	k, err := c.KDC()
 	if err != nil {
-		return cfg, nil, err
+		return nil, nil, err
 	}
 	realm, err := kerberos.LoadConfigFiles(k.Config())
 	if err != nil {
-		return cfg, nil, err
+		return nil, nil, err
 	}
 	login, err := kerberos.FromKeytab(ctx, realm, keytab, principal)
 	if err != nil {
-		return cfg, nil, err
+		return nil, nil, err
 	}
 	id, err := identity.New(hc, identity.WithLogin(login))
 	if err != nil {
-		return cfg, nil, errors.Join(err, login.Close())
+		return nil, nil, errors.Join(err, login.Close())
 	}
-	cfg.Login = id.NameNode
-	return cfg, login.Close, nil
+	return id, login.Close, nil
 }
 
 // forTest is settings until the end of the test.

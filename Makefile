@@ -62,7 +62,7 @@ PLAIN := $$(go list ./... | grep -v -E '^$(MODULE)/(runtime|state|connector|chec
 MODELS := $$(grep -rlE --include='*_test.go' 'pgregory.net/rapid|state/statetest' runtime state checkpoint serde am connector stream | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 # `make sim` and `make test-model` give other seeds each time, and print the command that repeats them.
-.PHONY: test test-unit test-model fuzz sim sim-mutants meta test-integration test-faults test-kills test-endtxn soak deps deps-faults
+.PHONY: test test-unit test-model fuzz sim sim-mutants meta test-integration test-matrix test-faults test-kills test-endtxn soak deps deps-faults
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
 	$(INTEGRATION) 2>&1 | $(CLOSING); \
@@ -99,6 +99,11 @@ sim-mutants: ## plant hand-made faults in the product, one after another, and le
 meta: ## the same job under odd configurations against a plain reference, N random ones beside the fixed: make meta [N=100] [SEED=7] [CASE='parallelism.default=2;pad=50']
 	@seed="$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; echo "seed $$seed"; \
 	go test -count=1 -timeout 6h -v -run TestAllConfigurationsAgree ./test/meta -args -n "$${N:-40}" -seed "$$seed" -case '$(CASE)'
+
+# A cluster of each kind is made, used and removed, one after another. What cannot run on one of them is in the table, with its reason.
+test-matrix: deps build ## the integration suite and a short fault run on each kind of cluster, and a table of them: make test-matrix [ON=simple,kerberos,integrity,privacy,rm-ha,nn-ha,docker] [SUITES=integration] [RUN=TestMainPath] [JSON=file]
+	@export THALWEG_CLUSTER_DIR="$$TEST_CLUSTER" THALWEG_JARS_DIR="$${THALWEG_JARS_DIR:-$(CURDIR)/.cluster/jars}" THALWEG_PORT_BASE="$${THALWEG_PORT_BASE:-26000}"; \
+	go run ./test/matrix -on '$(ON)' -suites '$(SUITES)' -run '$(RUN)' -seed "$${SEED:-0}" -json '$(JSON)' -logs '$(LOGS)'
 
 test-integration: deps build ## the binaries on real Hadoop and Kafka daemons: make test-integration [RUN=TestMainPath]
 	@$(with_cluster); $(INTEGRATION) -run '$(RUN)' 2>&1 | $(CLOSING)

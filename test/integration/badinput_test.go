@@ -13,6 +13,7 @@ import (
 
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/test/rig"
 )
 
 // noise is what no user should see: stacks, source lines of ours, multi-line joins.
@@ -54,7 +55,11 @@ func TestBadInput(t *testing.T) {
 		return append([]string{"--brokers", cluster.KafkaBootstrap, "--in", in, "--out", out, "--group", kafkatest.Name("g"), "--txn-prefix", kafkatest.Name(badTxn)}, more...)
 	}
 	every := "-Dexecution.checkpointing.interval=1s"
-	alice := []string{"HADOOP_USER_NAME=alice"}
+	alice, byAlice := as(rig.Alice)
+	noRM := []string{"-Dthalweg.hadoop.yarn.resourcemanager.address=localhost:1", "-Dclient.connection-timeout=3s"}
+	if cluster.Variant.RMHA {
+		noRM = append(noRM, "-Dthalweg.hadoop.yarn.resourcemanager.address.rm1=localhost:1", "-Dthalweg.hadoop.yarn.resourcemanager.address.rm2=localhost:1")
+	}
 	nobody := "localhost:1"
 	for _, b := range []bad{
 		{name: "artifact missing", job: "./no-such-job", code: 2, want: []string{"./no-such-job does not exist", "give an executable"}},
@@ -69,9 +74,9 @@ func TestBadInput(t *testing.T) {
 		{name: "TaskManager too large", conf: []string{"-Dtaskmanager.memory.process.size=5g"}, code: 2, want: []string{"5120 MiB", "4096 MiB", "taskmanager.memory.process.size"}},
 		{name: "application master too large", conf: []string{"-Djobmanager.memory.process.size=5g"}, code: 2, want: []string{"5120 MiB", "4096 MiB", "jobmanager.memory.process.size"}},
 		{name: "NameNode unreachable", conf: []string{"-Dthalweg.hadoop.fs.defaultFS=hdfs://" + nobody, "-Dclient.connection-timeout=3s"}, code: 3, want: []string{nobody, "does not answer", "fs.defaultFS"}},
-		{name: "ResourceManager unreachable", conf: []string{"-Dthalweg.hadoop.yarn.resourcemanager.address=" + nobody, "-Dclient.connection-timeout=3s"}, code: 3, want: []string{"ResourceManager", nobody, "does not answer", "yarn.resourcemanager.address"}},
-		{name: "staging folder not writable", env: alice, conf: []string{"-Dyarn.staging-directory=hdfs:///user/bob/staging"}, code: 2, want: []string{"/user/bob/staging", "alice", "yarn.staging-directory"}},
-		{name: "checkpoint folder not writable", env: alice, conf: []string{every, "-Dexecution.checkpointing.dir=hdfs:///user/bob/checkpoints"}, code: 2, want: []string{"/user/bob/checkpoints", "alice", "execution.checkpointing.dir"}},
+		{name: "ResourceManager unreachable", conf: noRM, code: 3, want: []string{"ResourceManager", nobody, "does not answer", "yarn.resourcemanager.address"}},
+		{name: "staging folder not writable", env: alice, conf: append(byAlice, "-Dyarn.staging-directory=hdfs:///user/bob/staging"), code: 2, want: []string{"/user/bob/staging", "alice", "yarn.staging-directory"}},
+		{name: "checkpoint folder not writable", env: alice, conf: append(byAlice, every, "-Dexecution.checkpointing.dir=hdfs:///user/bob/checkpoints"), code: 2, want: []string{"/user/bob/checkpoints", "alice", "execution.checkpointing.dir"}},
 		{name: "checkpoint folder on a local disk", conf: []string{every, "-Dexecution.checkpointing.dir=file:///proc/nope"}, args: topics(), code: 2, want: []string{"execution.checkpointing.dir = file:///proc/nope", "local disk"}},
 		{name: "savepoint folder of an unknown scheme", conf: []string{every, "-Dexecution.checkpointing.savepoint-dir=s3://b/x"}, args: topics(), code: 2, want: []string{"execution.checkpointing.savepoint-dir = s3://b/x", "no file system for this scheme"}},
 

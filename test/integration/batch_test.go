@@ -17,6 +17,7 @@ import (
 
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
 	"github.com/thalweg/thalweg/fs"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
 // folders are the folders of a job from files to files in HDFS.
@@ -143,9 +144,7 @@ type batchJob struct {
 
 func startBatch(t *testing.T) *batchJob {
 	t.Helper()
-	if cluster.External {
-		t.Skip("its containers do not see the folder by which they are held up")
-	}
+	rigtest.Needs(t, cluster, rigtest.Daemons) // its containers are held up by a folder here
 	b := &batchJob{d: newFolders(t), marks: t.TempDir()}
 	sums := map[string]int64{}
 	var bad []string

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 )
 
 // prefix begins the name of every application of this run.
@@ -111,8 +112,8 @@ func (j *job) do(args ...string) string {
 	return r.stdout
 }
 
-// patience bounds the wait for one step of a job.
-const patience = 2 * time.Minute
+// patience bounds the wait for one step of a job (-patience).
+var patience = 2 * time.Minute
 
 var web = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
@@ -312,13 +313,13 @@ func (j *job) processes(match func(env, cmd []byte) bool) (pids []int) {
 	return pids
 }
 
-// notOurs ends an application, which would hold its containers for long, and skips what would go on with processes of the cluster.
+// notOurs ends an application of a cluster that others run, which would hold its containers for long, and skips what would go on with its processes.
 func notOurs(t *testing.T, app string) {
 	t.Helper()
 	if _, err := cluster.YarnCLI(t.Context(), "application", "-kill", app); err != nil {
 		t.Error(err)
 	}
-	t.Skip("the cluster's processes are not ours")
+	rigtest.Needs(t, cluster, rigtest.Daemons)
 }
 
 // kafkaCluster reaches the broker without the product.

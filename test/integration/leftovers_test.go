@@ -65,7 +65,7 @@ func settled(ctx context.Context) ([]application, error) {
 		if err == nil {
 			busy = ""
 			for _, a := range apps {
-				if a.active() || len(localLogs(a)) > 0 || cluster.External && !slices.Contains([]string{"SUCCEEDED", "FAILED", "TIME_OUT"}, a.Aggregation) {
+				if a.active() || collected(a) && len(localLogs(a)) > 0 || cluster.External && !slices.Contains([]string{"SUCCEEDED", "FAILED", "TIME_OUT"}, a.Aggregation) {
 					busy = fmt.Sprintf("%s (%s) is %s, its logs here are %v, their aggregation %s", a.ID, a.Name, a.State, localLogs(a), a.Aggregation)
 				}
 			}
@@ -80,6 +80,9 @@ func settled(ctx context.Context) ([]application, error) {
 		}
 	}
 }
+
+// collected reports whether YARN collects the logs of an application: in a secured cluster those of the user who runs the daemons alone (rig.Cluster.User).
+func collected(a application) bool { return !cluster.Variant.Kerberos || a.User == cluster.User() }
 
 // localLogs are the logs that the NodeManagers still hold: those that are not aggregated yet. The ResourceManager does not know how far that
 // is after a restart.
@@ -133,6 +136,9 @@ func scanLogs(ctx context.Context, f fs.FileSystem, apps []application) (files i
 		}
 	}
 	for _, a := range apps {
+		if !collected(a) {
+			continue
+		}
 		seen := files
 		if err := walk(ctx, f, path.Join("/app-logs", a.User), a.ID, func(p string) error {
 			b, err := fs.ReadFile(ctx, f, p, 256<<20)

@@ -30,6 +30,7 @@ var (
 
 func TestMain(m *testing.M) {
 	yarntest.RunMaster() // this binary is also an application master
+	flag.DurationVar(&patience, "patience", patience, "how long a step of a job may take; more on a machine that is busy with other things")
 	flag.Parse()
 	code, err := run(m)
 	if err != nil {

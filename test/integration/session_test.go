@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
+	"github.com/thalweg/thalweg/test/rig"
 )
 
 // session is a session of this run, with programs that differ.
@@ -203,7 +204,8 @@ func TestSession(t *testing.T) {
 	if r.code != 2 || !strings.Contains(r.stderr, "taskmanager.numberOfTaskSlots is of a whole session") {
 		t.Error(r)
 	}
-	r = thalweg(t, []string{"HADOOP_USER_NAME=nobody-else"}, "run", "-t", "yarn-session", "-d", "-Dyarn.application.id="+s.app, s.programs[0])
+	env, conf := as(rig.Bob)
+	r = thalweg(t, env, append(append([]string{"run", "-t", "yarn-session", "-d", "-Dyarn.application.id=" + s.app}, conf...), s.programs[0])...)
 	if r.code != 2 || !strings.Contains(r.stderr, "its jobs would run as") {
 		t.Error(r)
 	}

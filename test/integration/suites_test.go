@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/thalweg/thalweg/connector/kafka/kafkatest"
+	"github.com/thalweg/thalweg/test/rig/rigtest"
 	"github.com/thalweg/thalweg/yarnrpc/conf"
 	"github.com/thalweg/thalweg/yarnrpc/yarntest"
 )
@@ -21,7 +22,7 @@ func TestSuites(t *testing.T) {
 			t.Fatal(err)
 		}
 		yarntest.Run(t, yarntest.Env{
-			Conf: c, ConfDir: cluster.HadoopConfDir,
+			Conf: c, ConfDir: cluster.HadoopConfDir, Identity: rigtest.Identity(t, cluster),
 			RestartResourceManager: restart("resourcemanager"), RestartNodeManagers: restart("nodemanager-1", "nodemanager-2"),
 		})
 	})
@@ -36,9 +37,7 @@ func TestSuites(t *testing.T) {
 func restart(daemons ...string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
-		if cluster.External {
-			t.Skip("the cluster's daemons are not ours")
-		}
+		rigtest.Needs(t, cluster, rigtest.Daemons)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		for _, d := range daemons {

@@ -129,7 +129,7 @@ var (
 	StartFailureLimit     = intOption("resourcemanager.start-worker.max-failures", 30, "Failed starts in a row after which the application fails, -1 for no limit. Flink has no such limit.", minusOneOr(1, maxInt))
 	ExcludeFailures       = intOption("resourcemanager.node-exclusion.failures", 3, "Failed starts on a host within the duration after which no containers are asked for there, -1 for never. At most half of the cluster's nodes are left out. Flink has no such key.", minusOneOr(1, maxInt))
 	ExcludeFor            = durationOption("resourcemanager.node-exclusion.duration", 10*time.Minute, "How long a host is left out.", within(time.Second, 30*24*time.Hour))
-	PreviousWorkerTimeout = durationOption("resourcemanager.previous-worker.recovery.timeout", 5*time.Second, "How long a new application attempt waits for the TaskManagers of the last one. Flink's default is 0.", from(0))
+	PreviousWorkerTimeout = durationOption("resourcemanager.previous-worker.recovery.timeout", 5*time.Second, "How long a new application attempt waits for the TaskManagers of the last one, and for the tasks in them, to go on with those; with 0 jobs restart. Flink's default is 0.", from(0))
 )
 
 // Ended jobs. Source of keys: Flink 2.x.

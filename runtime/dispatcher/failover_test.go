@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,9 +196,179 @@ func (w *world) submit(m *master) graph.JobID {
 	return id
 }
 
+// failover ends an attempt as a crash does, and starts the next one.
+func (w *world) failover(m1 *master, id graph.JobID) *master {
+	w.t.Helper()
+	w.lead(nil)
+	w.cut(m1) // the TaskManagers and the workers live
+	m1.close()
+	m2 := w.attempt()
+	ids, err := m2.d.Recover(context.Background(), nil)
+	if err != nil || len(ids) != 1 || ids[0] != id {
+		w.t.Fatalf("recovered %v, %v", ids, err)
+	}
+	return m2
+}
+
+// tasks lists the executions that the workers have.
+func (w *world) tasks() (ids []string) {
+	for _, k := range w.jobs.Workers() {
+		ids = append(ids, k.Tasks()...)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (w *world) checkpoint(m *master, id graph.JobID) int64 {
+	w.t.Helper()
+	ck, err := m.d.Trigger(context.Background(), id, jobmaster.TriggerRequest{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ck.ID
+}
+
+// The second attempt goes on with the tasks of the first one as they are: no task is deployed, no restart is counted and no failure recorded,
+// what was under way is given up, and checkpoints go on with other numbers.
+func TestNextAttemptAdoptsTheTasks(t *testing.T) {
+	w := newWorld(t, 3)
+	var muted atomic.Int64
+	w.jobs.Mute = func(id int64) bool { return muted.CompareAndSwap(-1, id) }
+	m1 := w.attempt()
+	id := w.submit(m1)
+	w.running(m1, id)
+	last := w.checkpoint(m1, id)
+	muted.Store(-1) // the next one stays under way
+	m1.d.TriggerAsync(id, jobmaster.TriggerRequest{})
+	w.until("a checkpoint under way", func() bool { return muted.Load() > last })
+	before := w.tasks()
+	w.jobs.SetOnDeploy(func(d *pb.TaskDeployment) *pb.Failure {
+		t.Errorf("%s is deployed", d.GetExecutionId())
+		return nil
+	})
+	m := m1
+	for range 2 {
+		m = w.failover(m, id)
+		d := w.running(m, id)
+		if now := w.tasks(); !slices.Equal(now, before) {
+			t.Fatalf("tasks %v, were %v", now, before)
+		}
+		if d.State != scheduler.JobRunning || d.Restarts != 0 || len(d.History) != 0 || d.Adopted != 5 {
+			t.Errorf("job %s, %d restarts, failures %v, %d adopted", d.State, d.Restarts, d.History, d.Adopted)
+		}
+		starts := w.jobs.Starts()
+		start := starts[len(starts)-1]
+		if got := string(start.GetStates()[jobtest.Op(1).String()]); got != fmt.Sprintf("enum@%d", last) || start.GetAttempt() != 0 || !start.GetRestored() {
+			t.Errorf("enumerators begin with %q for attempt %d", got, start.GetAttempt())
+		}
+		if under := muted.Load(); under > last && !slices.ContainsFunc(w.jobs.Aborted(), func(n *pb.CheckpointNotice) bool { return n.GetCheckpointId() == under }) {
+			t.Errorf("checkpoint %d was under way, and is not given up: %v", under, w.jobs.Aborted())
+		}
+		next := w.checkpoint(m, id)
+		if next <= last || next <= muted.Load() {
+			t.Errorf("checkpoint %d follows %d and %d", next, last, muted.Load())
+		}
+		last = next
+	}
+	if got := len(w.jobs.Adopted()); got != 10 {
+		t.Errorf("%d tasks were told to go on, want 5 twice", got)
+	}
+	// A task that fails now restarts the job as any.
+	w.jobs.SetOnDeploy(nil)
+	for _, k := range w.jobs.Workers() {
+		if ids := k.Tasks(); len(ids) > 0 {
+			k.Fail(ids[0], &pb.Failure{Message: "boom", Kind: "error"})
+			break
+		}
+	}
+	w.until("a restart", func() bool {
+		d, err := m.d.Details(context.Background(), id)
+		return err == nil && d.Restarts == 1
+	})
+	if d := w.running(m, id); d.History[0].Failure.Message != "boom" {
+		t.Errorf("history %+v", d.History)
+	}
+}
+
+// A checkpoint that is complete is told of by the next attempt when the first one could not.
+func TestNextAttemptTellsOfACompleteCheckpoint(t *testing.T) {
+	w := newWorld(t, 3)
+	m1 := w.attempt()
+	id := w.submit(m1)
+	w.running(m1, id)
+	last := w.checkpoint(m1, id)
+	w.until("the notices", func() bool { return len(w.jobs.Completed()) == 3 })
+	w.failover(m1, id)
+	w.until("notices again", func() bool { return len(w.jobs.Completed()) == 6 })
+	for _, c := range w.jobs.Completed() {
+		if c != last {
+			t.Errorf("%d is complete, want %d", c, last)
+		}
+	}
+}
+
+// Where the next attempt cannot know that the tasks are whole and agree with the latest checkpoint, the job restarts from that.
+func TestNextAttemptRestartsWhatItCannotAdopt(t *testing.T) {
+	var muted atomic.Bool
+	for name, spoil := range map[string]func(w *world, m *master, id graph.JobID){
+		"a split was assigned since": func(w *world, _ *master, _ graph.JobID) {
+			payload := []byte(`{"assign":[{"ID":"s"}]}`)
+			w.jobs.Coordinator().Event(&pb.OperatorEvent{OperatorId: jobtest.Op(1).String(), Subtask: 1, Payload: payload})
+			w.until("the event", func() bool { return slices.Contains(w.jobs.Events(), "event "+string(payload)) })
+		},
+		"a worker died while nobody led": func(w *world, m *master, _ graph.JobID) {
+			w.lead(nil)
+			m.close()
+			k := w.jobs.Workers()[0]
+			k.Kill("killed")
+			w.until("its end", func() bool { return len(w.jobs.Workers()) == 2 })
+		},
+		"a task failed while nobody led": func(w *world, m *master, _ graph.JobID) {
+			w.lead(nil)
+			m.close()
+			k := w.jobs.Workers()[0]
+			k.Fail(k.Tasks()[0], &pb.Failure{Message: "boom", Kind: "error"})
+		},
+		"the job was being stopped": func(w *world, m *master, id graph.JobID) {
+			muted.Store(true)
+			before := len(w.jobs.Triggers())
+			m.d.TriggerAsync(id, jobmaster.TriggerRequest{Kind: jobmaster.TriggerStop, Directory: "file://" + w.dir + "/sp"})
+			w.until("the trigger", func() bool { return len(w.jobs.Triggers()) > before })
+		},
+		"workers do not answer": func(w *world, _ *master, _ graph.JobID) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3)
+			muted.Store(false)
+			w.jobs.Mute = func(int64) bool { return muted.Load() }
+			w.conf["resourcemanager.previous-worker.recovery.timeout"] = "300 ms"
+			w.jobs.Deaf = name == "workers do not answer"
+			m1 := w.attempt()
+			id := w.submit(m1)
+			w.running(m1, id)
+			w.checkpoint(m1, id)
+			spoil(w, m1, id)
+			m2 := w.failover(m1, id)
+			d := w.running(m2, id)
+			for _, v := range d.Vertices {
+				for _, x := range v.Tasks {
+					if x.ID.Attempt < 1<<20 {
+						t.Errorf("%s is of the first attempt", x.ID)
+					}
+				}
+			}
+			w.until("the old tasks' end", func() bool { return w.jobs.Running() == 5 })
+			muted.Store(false)
+			w.checkpoint(m2, id)
+		})
+	}
+}
+
 // Row 08: the second attempt takes the surviving TaskManagers and their workers over, and restores the latest checkpoint.
 func TestNextAttemptResumesOnTheSameTaskManagers(t *testing.T) {
 	w := newWorld(t, 3)
+	w.jobs.Deaf = true
+	w.conf["resourcemanager.previous-worker.recovery.timeout"] = "100 ms"
 	m1 := w.attempt()
 	id := w.submit(m1)
 	w.running(m1, id)
@@ -212,13 +383,7 @@ func TestNextAttemptResumesOnTheSameTaskManagers(t *testing.T) {
 	}
 	seen := make(chan *pb.TaskDeployment, 16)
 	w.jobs.SetOnDeploy(func(d *pb.TaskDeployment) *pb.Failure { seen <- d; return nil })
-	w.lead(nil)
-	m1.close() // the links break; the TaskManagers and the workers live
-	m2 := w.attempt()
-	ids, err := m2.d.Recover(context.Background(), nil)
-	if err != nil || len(ids) != 1 || ids[0] != id {
-		t.Fatalf("recovered %v, %v", ids, err)
-	}
+	m2 := w.failover(m1, id)
 	w.running(m2, id)
 	for range 5 {
 		d := <-seen

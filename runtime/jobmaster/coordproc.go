@@ -49,8 +49,25 @@ func (j *JobMaster) startCoordinators() {
 		return // goes on with its hello
 	}
 	j.coord.started = p
+	if p.attempts == nil {
+		j.startAttempt(p, p.attempt, operators)
+		return
+	}
+	by := map[int][]string{}
+	for v, attempt := range p.attempts {
+		by[attempt] = append(by[attempt], j.sources(v)...)
+	}
+	for attempt, operators := range by {
+		if len(operators) > 0 {
+			j.startAttempt(p, attempt, operators)
+		}
+	}
+}
+
+// startAttempt (re)starts the enumerators of sources, all when none is named, for readers of an attempt.
+func (j *JobMaster) startAttempt(p *preparation, attempt int, operators []string) {
 	j.coord.starts++
-	start := &pb.StartCoordinators{States: map[string][]byte{}, Parallelism: map[string]int32{}, Restored: p.id != 0, Attempt: int32(p.attempt), Operators: operators}
+	start := &pb.StartCoordinators{States: map[string][]byte{}, Parallelism: map[string]int32{}, Restored: p.id != 0, Attempt: int32(attempt), Operators: operators}
 	for id, b := range p.states {
 		start.States[id.String()] = b
 	}
@@ -62,17 +79,23 @@ func (j *JobMaster) startCoordinators() {
 	j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_Start{Start: start}})
 }
 
+// sources lists the sources of a vertex.
+func (j *JobMaster) sources(v graph.VertexID) (ids []string) {
+	for _, op := range j.vertex[v].Operators {
+		if op.Source {
+			ids = append(ids, op.ID.String())
+		}
+	}
+	return ids
+}
+
 // coordinated lists the sources whose enumerators are to be started anew when that is only for a part of the job.
 func (j *JobMaster) coordinated(p *preparation) (ids []string) {
 	if !p.part {
 		return nil
 	}
 	for _, v := range p.vertices {
-		for _, op := range j.vertex[v].Operators {
-			if op.Source {
-				ids = append(ids, op.ID.String())
-			}
-		}
+		ids = append(ids, j.sources(v)...)
 	}
 	return ids
 }
@@ -221,7 +244,7 @@ func (j *JobMaster) fromCoordinator(n int, up *pb.CoordinatorUp) {
 // relayToTask passes an event on to the subtask that it is meant for, if that attempt still runs.
 func (j *JobMaster) relayToTask(e *pb.OperatorEvent) {
 	v, ok := j.ops[e.GetOperatorId()]
-	if !ok {
+	if !ok || j.sched == nil {
 		return
 	}
 	x := j.sched.Execution(graph.ExecutionID{Vertex: v, Subtask: int(e.GetSubtask()), Attempt: int(e.GetAttempt())})

@@ -25,6 +25,7 @@ type Details struct {
 	Since    map[scheduler.JobState]time.Time
 	Vertices []VertexDetails
 	Restarts int
+	Adopted  int // tasks of the application attempt before that this one went on with
 	Attempt  int
 	Slots    int                // wanted
 	HasSlots int                // owned
@@ -105,7 +106,7 @@ func (j *JobMaster) details() *Details {
 		d.Checkpoints, d.CheckpointDir = &st, j.ckpt.storage.Dir()
 	}
 	if j.sched != nil {
-		d.State, d.Restarts, d.Attempt = j.sched.State(), j.sched.Restarts(), j.sched.Attempt()
+		d.State, d.Restarts, d.Attempt, d.Adopted = j.sched.State(), j.sched.Restarts(), j.sched.Attempt(), j.adopted
 		d.Rescales, d.Rescaling, d.Adaptive = j.sched.Rescales(), j.sched.Pending(), j.adaptive()
 		d.RescaleHistory, d.RescaleCounts = j.scaling.history.all, maps.Clone(j.scaling.history.counts)
 		d.Load, d.Resizing = j.autoscaling.last, j.sched.Rescaling()

@@ -55,7 +55,9 @@ type JobMaster struct {
 	autoscaling autoscaling
 	coord       coordState
 	prep        *preparation
-	held        *held // nil: tasks run as soon as they are restored
+	adopting    *adoption // nil: there are no tasks of an earlier attempt, or it is decided about them
+	adopted     int       // tasks of an earlier attempt that the job went on with
+	held        *held     // nil: tasks run as soon as they are restored
 	commits     commits
 	saving      saving
 	resumed     map[graph.ExecutionID]string // finished in an earlier application attempt: the worker's incarnation

@@ -23,6 +23,8 @@ type Resources interface {
 	Declare(id string, n int, keep ...resourcemanager.Slot)
 	Send(tm string, msg *pb.TaskManagerDown) error
 	CurrentProblem() string
+	// Returning is how many TaskManagers of the application attempt before may still come back, negative when that is not known.
+	Returning() int
 }
 
 // Options make a JobMaster.

@@ -27,7 +27,8 @@ const (
 // preparation is what stands between Prepare and Prepared.
 type preparation struct {
 	attempt  int
-	part     bool // only these vertices have new attempts
+	part     bool                   // only these vertices have new attempts
+	attempts map[graph.VertexID]int // of tasks that are adopted: nothing but the coordinator process is prepared
 	vertices []graph.VertexID
 	slots    int  // that are needed
 	restored bool // the state to restore is chosen and assigned
@@ -195,24 +196,33 @@ func (j *JobMaster) begin(s started) {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: fmt.Sprintf("jobmaster: encode the job graph: %v", err)})
 		return
 	}
+	if j.mayAdopt(s) {
+		j.lookForTasks(s)
+		return
+	}
+	j.schedule(s, nil)
+}
+
+// schedule starts the scheduler, with the tasks of an earlier attempt when there are any to go on with. It reports whether there is one.
+func (j *JobMaster) schedule(s started, adopted *scheduler.Adopted) bool {
 	done, err := j.resume(s.done)
 	if err != nil {
 		j.failInit(scheduler.Failure{Kind: "restore", Fatal: true, Message: err.Error()})
-		return
+		return false
 	}
 	sched, err := scheduler.New(scheduler.Config{Graph: j.graph, Strategy: scheduler.StrategyOf(j.opts.Config, j.graph.Mode),
-		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing(), Resume: done,
+		FirstAttempt: int(j.opts.Epoch-1) * firstAttempts, Checkpoints: j.checkpointing(), Resume: done, Adopt: adopted,
 		Requirements: j.requirements(s.required), Rescaling: j.rescalingOf(s.from != nil), Full: config.FailoverStrategy.Value(j.opts.Config) == "full"})
 	if err != nil {
 		j.failInit(scheduler.Failure{Kind: "graph", Fatal: true, Message: err.Error()})
-		return
+		return false
 	}
 	j.sched = sched
 	j.setGraph(sched.Graph())
 	if j.ckpt != nil { // the parallelism may be another one, which an earlier JobMaster was asked for
 		j.ckpt.step(coordinator.Rescaled{Graph: *j.graph})
 	}
-	if s.from != nil {
+	if s.from != nil && adopted == nil {
 		j.log.Info().Int64("checkpoint_id", s.from.ID).Str("path", s.from.Dir).Msg("the job starts from a checkpoint")
 		if j.opts.Pointer.IsZero() {
 			j.held = &held{path: s.from.Dir, opened: map[heldTask]bool{}}
@@ -223,6 +233,7 @@ func (j *JobMaster) begin(s started) {
 	}
 	j.step(scheduler.Start{})
 	j.startAutoscaler()
+	return true
 }
 
 // prepare begins a preparation.
@@ -278,6 +289,7 @@ func (j *JobMaster) chooseRestore() {
 
 // checkPrepared starts the workers of new slots, and tells the scheduler when nothing is missing.
 func (j *JobMaster) checkPrepared() {
+	j.considerAdoption()
 	if j.result != nil || j.sched == nil || j.scaling.settling > 0 {
 		return
 	}

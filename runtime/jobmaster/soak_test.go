@@ -40,6 +40,7 @@ const tmID = "container_1"
 func (o *obedient) RegisterJob(_ string, l resourcemanager.JobListener) { o.l = l }
 func (o *obedient) UnregisterJob(string)                                {}
 func (o *obedient) CurrentProblem() string                              { return "" }
+func (o *obedient) Returning() int                                      { return 0 }
 
 func (o *obedient) Declare(_ string, n int, _ ...resourcemanager.Slot) {
 	slots := make([]resourcemanager.Slot, n)

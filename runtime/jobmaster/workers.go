@@ -122,6 +122,9 @@ func finishMessage(ids []string) *pb.WorkerDown {
 }
 
 func (j *JobMaster) fromWorker(tm string, up *pb.WorkerUp) {
+	if j.adopting != nil {
+		j.duringAdoption(up)
+	}
 	switch m := up.GetMsg().(type) {
 	case *pb.WorkerUp_Hello:
 		j.workerHello(tm, m.Hello)
@@ -139,8 +142,10 @@ func (j *JobMaster) fromWorker(tm string, up *pb.WorkerUp) {
 		} else if j.ckpt != nil {
 			j.ckpt.declined(m.Declined)
 		}
+	case *pb.WorkerUp_Report:
+		j.tasksReported(tm, m.Report)
 	case *pb.WorkerUp_OperatorEvent:
-		if v, ok := j.ops[m.OperatorEvent.GetOperatorId()]; ok &&
+		if v, ok := j.ops[m.OperatorEvent.GetOperatorId()]; ok && j.sched != nil &&
 			j.sched.Execution(graph.ExecutionID{Vertex: v, Subtask: int(m.OperatorEvent.GetSubtask()), Attempt: int(m.OperatorEvent.GetAttempt())}) != nil {
 			j.toCoordinator(&pb.CoordinatorDown{Msg: &pb.CoordinatorDown_OperatorEvent{OperatorEvent: m.OperatorEvent}})
 		}
@@ -168,8 +173,15 @@ func (j *JobMaster) workerHello(tm string, h *pb.WorkerHello) {
 			"the job's binary built another graph in the worker (fingerprint %.12s, submitted %.12s): build must not depend on time, randomness, map order or the machine", h.GetFingerprint(), j.graph.Fingerprint)})
 		return
 	}
+	first := w.hello == nil
 	w.hello = h
 	j.endpoints[tm] = h.GetDataAddress()
+	switch {
+	case j.adopting != nil:
+		j.askForTasks(tm)
+	case first && j.opts.Epoch > 1: // of an earlier attempt; nothing of this one is there yet
+		j.cancelTasks(tm)
+	}
 	j.checkPrepared()
 }
 
@@ -215,6 +227,11 @@ func failureOf(f *pb.Failure) scheduler.Failure {
 }
 
 func (j *JobMaster) fail(f scheduler.Failure) {
+	if j.adopting != nil {
+		if j.abandon(f.Message); !f.Fatal { // what begins now begins with all of it anew
+			return
+		}
+	}
 	if j.sched == nil {
 		j.failInit(f)
 		return
@@ -234,6 +251,14 @@ func (j *JobMaster) workerExited(tm string, e *pb.WorkerExited) {
 	f := scheduler.Failure{Kind: "worker", Death: true, Detail: tail, TaskManager: tm, Message: fmt.Sprintf("the worker process %d on %s ended: %s", e.GetPid(), j.where(tm), text)}
 	if w.hello == nil && rpc.BuildFailed(int(e.GetExitCode()), e.GetReason()) {
 		f.Kind, f.Fatal, f.Death = "graph", true, false
+	}
+	if j.adopting != nil {
+		j.adopting.reports[tm] = nil
+		if f.Fatal {
+			j.fail(f)
+		}
+		j.considerAdoption()
+		return
 	}
 	j.step(scheduler.WorkerDown{TaskManager: tm, Process: true, Failure: f})
 	if j.result != nil || j.sched == nil {
@@ -274,6 +299,11 @@ func (j *JobMaster) taskManagerLost(tm, reason string) {
 	j.step(scheduler.WorkerDown{TaskManager: tm, Failure: scheduler.Failure{Kind: "taskmanager", Death: true, Free: left, TaskManager: tm,
 		Message: fmt.Sprintf("TaskManager %s is gone: %s", where, reason)}})
 	delete(j.endpoints, tm)
+	if j.adopting != nil {
+		delete(j.adopting.reports, tm)
+		delete(j.adopting.asked, tm)
+		j.considerAdoption()
+	}
 }
 
 // taskMoved tells the coordinator process about subtasks of its operators.

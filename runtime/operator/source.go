@@ -20,6 +20,9 @@ type SourceHead interface {
 	Available() <-chan struct{}
 	// HandleEvent takes an event from the enumerator.
 	HandleEvent(payload []byte) error
+	// Adopted tells that the enumerator was made again from the latest checkpoint, and that the splits did not change since: what the source waits
+	// for it has to be told again.
+	Adopted()
 	// Finish emits the last watermark; called once at the end of input or when draining.
 	Finish() error
 	Records() int64
@@ -96,6 +99,7 @@ type sourceOp struct {
 	add    func() *split
 	reader sourceReader
 	poll   func(max int) (connector.Status, error)
+	asked  bool  // for a split, without an answer
 	given  bool  // splits were assigned or restored; a source without an enumerator makes its own
 	ended  bool  // the reader said so
 	broken error // what the reader did against its contract during a Poll
@@ -117,7 +121,7 @@ func (o *sourceOp) Open(ctx context.Context) error {
 	err := o.make(connector.ReaderContext{
 		Subtask: o.ctx.Subtask, Parallelism: o.ctx.Parallelism, Restored: len(restored), Logger: o.ctx.Logger, Metrics: o.ctx.Metrics,
 		CheckpointingEnabled: o.ctx.Checkpointing,
-		RequestSplit:         func() { o.send(SourceEvent{Request: true}) },
+		RequestSplit:         func() { o.asked = true; o.send(SourceEvent{Request: true}) },
 		SendEvent:            func(b []byte) { o.send(SourceEvent{Custom: b}) },
 		Files:                o.ctx.Files,
 	})
@@ -150,6 +154,9 @@ func (o *sourceOp) HandleEvent(payload []byte) error {
 	if err := json.Unmarshal(payload, &e); err != nil {
 		return fmt.Errorf("operator %s: decode source event: %w", o.ctx.Describe(), err)
 	}
+	if len(e.Assign) > 0 || e.NoMoreSplits {
+		o.asked = false
+	}
 	if err := o.addSplits(e.Assign); err != nil {
 		return err
 	}
@@ -169,6 +176,17 @@ func (o *sourceOp) HandleEvent(payload []byte) error {
 		return o.ctx.wrap(r.HandleEvent(e.Custom))
 	}
 	return nil
+}
+
+// Adopted implements SourceHead.
+func (o *sourceOp) Adopted() {
+	if o.asked {
+		o.send(SourceEvent{Request: true})
+	}
+	if o.align != nil {
+		o.align.sent = MinWatermark
+		o.report()
+	}
 }
 
 // violated is the error of a source that does not keep its contract.

@@ -74,7 +74,9 @@ type Manager struct {
 	released map[WorkerID]bool
 	known    map[WorkerID]bool // started by the driver and not lost
 	leaves   map[WorkerID]*Leave
-	used     map[WorkerID]string      // memory by process, as the last heartbeat of a TaskManager told whose end is not known yet
+	used     map[WorkerID]string // memory by process, as the last heartbeat of a TaskManager told whose end is not known yet
+	previous map[WorkerID]bool   // of the attempt before, neither back nor given up
+	began    time.Time
 	lost     map[string][]JobListener // who wants to hear how it ended
 	exits    exits
 	wanted   int
@@ -88,9 +90,12 @@ type Manager struct {
 }
 
 type taskManager struct {
-	info      TaskManagerInfo
-	link      rpc.TaskManagerLink
-	slots     []string // job that owns the slot, or ""
+	info  TaskManagerInfo
+	link  rpc.TaskManagerLink
+	slots []string // job that owns the slot, or ""
+	// held are slots with tasks of a job that has not registered yet: theirs, until held is over.
+	held      map[int]string
+	heldFor   time.Time
 	heard     time.Time
 	idleSince time.Time
 	leaving   bool   // it was given back
@@ -101,6 +106,8 @@ type job struct {
 	listener JobListener
 	required int
 	owned    int
+	// declared: it has said what it needs. Until then it owns the slots in which an earlier attempt has left tasks of it.
+	declared bool
 }
 
 // UpdateTokens hands security tokens to all TaskManagers, and to those that register from now on. The content is a credentials file.
@@ -145,7 +152,7 @@ type TaskManagerInfo struct {
 func New(opts Options) *Manager {
 	return &Manager{opts: opts, log: opts.Logger.With().Str("component", "resourcemanager").Int64("epoch", opts.Epoch).Logger(),
 		interval: config.HeartbeatInterval.Value(opts.Config), timeout: config.HeartbeatTimeout.Value(opts.Config), spare: config.RedundantTaskManagers.Value(opts.Config),
-		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{}, known: map[WorkerID]bool{},
+		tms: map[string]*taskManager{}, jobs: map[string]*job{}, starting: map[WorkerID]time.Time{}, released: map[WorkerID]bool{}, known: map[WorkerID]bool{}, previous: map[WorkerID]bool{},
 		leaves: map[WorkerID]*Leave{}, used: map[WorkerID]string{}, lost: map[string][]JobListener{}, exits: newExits(), stop: make(chan struct{})}
 }
 
@@ -156,11 +163,12 @@ func (m *Manager) Start(ctx context.Context) error {
 		return fmt.Errorf("resourcemanager: start driver: %w", err)
 	}
 	m.mu.Lock()
-	until := time.Now().Add(config.PreviousWorkerTimeout.Value(m.opts.Config))
+	m.began = time.Now()
+	until := m.began.Add(config.PreviousWorkerTimeout.Value(m.opts.Config))
 	for _, id := range previous {
 		m.known[id] = true
 		if m.tms[string(id)] == nil {
-			m.starting[id] = until
+			m.starting[id], m.previous[id] = until, true
 		}
 	}
 	m.plan()
@@ -178,6 +186,38 @@ func (m *Manager) RegisterJob(id string, l JobListener) {
 	defer m.mu.Unlock()
 	m.jobs[id] = &job{listener: l}
 	m.jobOrder = append(m.jobOrder, id)
+	for _, t := range m.tms {
+		m.claim(t, id)
+	}
+}
+
+// claim gives a job, which has not declared anything yet, the slots of a TaskManager that hold tasks of it.
+func (m *Manager) claim(t *taskManager, id string) {
+	j := m.jobs[id]
+	if j == nil || j.declared {
+		return
+	}
+	n := 0
+	for i, owner := range t.held {
+		if owner == id {
+			delete(t.held, i)
+			t.slots[i] = id
+			n++
+		}
+	}
+	if j.owned += n; n > 0 {
+		m.tell(id)
+	}
+}
+
+// Returning is how many TaskManagers of the application attempt before may still come back. It is negative when that is not known.
+func (m *Manager) Returning() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, unknown := m.opts.Driver.(Standalone); unknown || m.began.IsZero() {
+		return -1
+	}
+	return len(m.previous)
 }
 
 // UnregisterJob frees the job's slots and forgets it; its listener is not called any more after a call that is going on.
@@ -202,7 +242,7 @@ func (m *Manager) Declare(id string, n int, keep ...Slot) {
 	if j == nil {
 		return
 	}
-	j.required = n
+	j.required, j.declared = n, true
 	if j.owned > n {
 		m.free(id, n, keep)
 		m.tell(id)
@@ -241,7 +281,7 @@ func (m *Manager) free(id string, keep int, prefer []Slot) {
 }
 
 func (t *taskManager) idle() bool {
-	return !slices.ContainsFunc(t.slots, func(s string) bool { return s != "" })
+	return len(t.held) == 0 && !slices.ContainsFunc(t.slots, func(s string) bool { return s != "" })
 }
 
 // ordered lists the TaskManagers in the order of their registration.
@@ -265,7 +305,7 @@ func (m *Manager) allocate() {
 		})
 		for _, t := range tms {
 			for i := range t.slots {
-				if t.slots[i] == "" && !t.leaving && t.leaves == nil && j.owned < j.required {
+				if t.slots[i] == "" && t.held[i] == "" && !t.leaving && t.leaves == nil && j.owned < j.required {
 					t.slots[i] = id
 					j.owned++
 				}

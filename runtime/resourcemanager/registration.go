@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/version"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
@@ -83,6 +84,7 @@ func (m *Manager) register(link rpc.TaskManagerLink, remote string) (*taskManage
 	}
 	delete(m.starting, WorkerID(t.info.ID))
 	t.leaves = m.leaves[WorkerID(t.info.ID)]
+	delete(m.previous, WorkerID(t.info.ID))
 	m.tms[t.info.ID] = t
 	m.opts.Driver.WorkerRegistered(WorkerID(t.info.ID))
 	// Queued before anything that allocate makes jobs send.
@@ -92,8 +94,54 @@ func (m *Manager) register(link rpc.TaskManagerLink, remote string) (*taskManage
 		t.sendTokens(m.tokens)
 	}
 	m.log.Info().Str("container_id", t.info.ID).Str("host", t.info.Host).Int("slots", t.info.Slots).Int64("last_epoch", r.GetLastEpoch()).Msg("TaskManager registered")
+	m.survived(t, r)
 	m.allocate()
 	return t, nil
+}
+
+// survived sorts the workers that a TaskManager brings along: a job that has not begun yet decides about its tasks there. What others left is void.
+func (m *Manager) survived(t *taskManager, r *pb.RegisterTaskManager) {
+	t.held, t.heldFor = map[int]string{}, time.Now().Add(config.PreviousWorkerTimeout.Value(m.opts.Config))
+	for _, h := range r.GetHeld() {
+		j := m.jobs[h.GetJobId()]
+		if j != nil && j.declared {
+			continue
+		}
+		for _, i := range h.GetSlots() {
+			if i >= 0 && int(i) < len(t.slots) {
+				t.held[int(i)] = h.GetJobId()
+			}
+		}
+		m.claim(t, h.GetJobId())
+	}
+	for _, id := range r.GetJobs() {
+		if j := m.jobs[id]; j != nil && j.declared {
+			t.cancelTasks(id)
+		}
+	}
+}
+
+// cancelTasks ends what an earlier JobMaster left in a worker; a broken link shows at Recv.
+func (t *taskManager) cancelTasks(job string) {
+	_ = t.link.Send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Worker{Worker: &pb.WorkerEnvelopeDown{JobId: job,
+		Down: &pb.WorkerDown{Msg: &pb.WorkerDown_Cancel{Cancel: &pb.CancelTasks{All: true}}}}}})
+}
+
+// unclaimed gives up slots whose job does not come.
+func (m *Manager) unclaimed(t *taskManager, now time.Time) {
+	if len(t.held) == 0 || now.Before(t.heldFor) {
+		return
+	}
+	gone := map[string]bool{}
+	for _, id := range t.held {
+		gone[id] = true
+	}
+	for id := range gone {
+		m.log.Warn().Str("container_id", t.info.ID).Str("job_id", id).Msg("nobody goes on with the tasks of this job; they are cancelled")
+		t.cancelTasks(id)
+	}
+	t.held, t.idleSince = nil, now
+	m.allocate()
 }
 
 func (m *Manager) receive(t *taskManager, up *pb.TaskManagerUp) {

@@ -45,6 +45,7 @@ func (m *Manager) WorkerLost(id WorkerID, exit Exit) {
 	delete(m.known, id)
 	delete(m.leaves, id)
 	delete(m.used, id)
+	delete(m.previous, id)
 	m.exits.put(id, exit)
 	for _, l := range m.lost[string(id)] {
 		l.TaskManagerExit(string(id), exit)
@@ -153,6 +154,7 @@ func (m *Manager) onTick(now time.Time) time.Duration {
 			m.allocate()
 			continue
 		}
+		m.unclaimed(t, now)
 		if !t.leaving && t.idle() && now.Sub(t.idleSince) >= idle && m.surplus() {
 			m.giveBack(t, "idle ("+config.TaskManagerTimeout.Key+")")
 			continue
@@ -163,6 +165,7 @@ func (m *Manager) onTick(now time.Time) time.Duration {
 		if !now.Before(until) {
 			m.log.Warn().Str("container_id", string(id)).Msg("worker did not register in time, or was silent for too long; it is replaced")
 			delete(m.starting, id)
+			delete(m.previous, id)
 			m.released[id] = true
 			m.opts.Driver.ReleaseWorker(id)
 		}

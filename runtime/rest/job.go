@@ -135,7 +135,7 @@ func (s *server) jobDetails(_ *http.Request, d *jobmaster.Details) (any, error) 
 	o := object{"jid": d.JobID.String(), "name": d.Name, "isStoppable": true, "state": d.State, "job-type": d.Graph.Mode.Name(), "schedulerType": schedulerType(d),
 		"start-time": d.Start.UnixMilli(), "end-time": end(d.End), "duration": duration(d.Start, d.End), "maxParallelism": maxParallelism,
 		"now": time.Now().UnixMilli(), "timestamps": times, "vertices": vertices, "status-counts": status, "plan": plan(d), "stream-graph": object{},
-		"pending-operators": 0, "restarts": d.Restarts, "slots-required": d.Slots, "slots-allocated": d.HasSlots, "rescales": d.Rescales, "rescaling": d.Resizing, "warnings": d.Graph.Warnings}
+		"pending-operators": 0, "restarts": d.Restarts, "adopted-tasks": d.Adopted, "slots-required": d.Slots, "slots-allocated": d.HasSlots, "rescales": d.Rescales, "rescaling": d.Resizing, "warnings": d.Graph.Warnings}
 	if s.opts.ApplicationID != "" {
 		o["application-id"] = s.opts.ApplicationID
 	}

@@ -83,6 +83,10 @@ func (s *Scheduler) resume(p Progress) error {
 func (s *Scheduler) start() {
 	s.setJob(JobCreated)
 	s.setJob(JobRunning)
+	if s.cfg.Adopt != nil {
+		s.adopt()
+		return
+	}
 	if !s.resumed {
 		s.requireSlots(s.slots)
 		s.prepare(false, nil)

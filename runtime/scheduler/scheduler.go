@@ -22,6 +22,9 @@ type Config struct {
 	// Requirements are the bounds of the parallelism; nil for the graph's own, no more and no less. In BATCH they are of no use.
 	Requirements Requirements
 	Rescaling    Rescaling
+	// Adopt are the tasks of an earlier JobMaster that the job goes on with, all of them, in STREAMING; nil to begin anew. What Start emits then is
+	// to be carried out when nothing is missing for them but a JobMaster.
+	Adopt *Adopted
 	// Full restarts all tasks in STREAMING when one fails, not only those that are connected with it.
 	Full bool
 }
@@ -125,6 +128,10 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.Graph = cfg.Graph.With(r.Upper())
 		s.cfg.Graph = cfg.Graph
 	}
+	if cfg.Adopt != nil {
+		cfg.Graph = cfg.Graph.With(cfg.Adopt.Parallelism)
+		s.cfg.Graph = cfg.Graph
+	}
 	for i := range cfg.Graph.Vertices {
 		v := &cfg.Graph.Vertices[i]
 		if v.Parallelism < 1 {
@@ -141,6 +148,9 @@ func New(cfg Config) (*Scheduler, error) {
 	s.plan()
 	for _, st := range s.stages {
 		s.newAttempt(st)
+	}
+	if err := s.adoptable(); err != nil {
+		return nil, err
 	}
 	return s, s.resume(cfg.Resume)
 }

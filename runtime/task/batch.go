@@ -165,7 +165,7 @@ func (t *Task) newPartition(output, subpartitions int) (*network.Partition, erro
 // endAtOnce makes the task one that has only to finish: what there is to commit was committed when the operators were opened.
 func (t *Task) endAtOnce() {
 	t.endOfData = true
-	t.env.Report.State(t.d.Execution, endOfDataState, nil)
+	t.report(endOfDataState, nil)
 }
 
 // nothing is the input of a task that has only commits to do.

@@ -76,6 +76,7 @@ func (s *snapshots) start(parent context.Context, id int64, run func(ctx context
 func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 	b := operator.Barrier{ID: m.GetCheckpointId(), Timestamp: m.GetTimestampMs(), Savepoint: m.GetSavepoint(), Canonical: m.GetCanonical(),
 		Suspend: m.GetSuspend(), Drain: m.GetDrain(), Full: m.GetFull(), Base: m.GetBase(), Exclusive: m.GetExclusiveDir(), Shared: m.GetSharedDir()}
+	t.takeover.Triggered(b.ID, b.Suspend)
 	t.Post(func() error {
 		if t.d.Batch {
 			return t.prepareCommits(b)
@@ -96,6 +97,7 @@ func (t *Task) Trigger(m *pb.TriggerCheckpoint) {
 
 // CheckpointComplete passes the coordinator's notice on to the operators.
 func (t *Task) CheckpointComplete(id int64) {
+	t.takeover.Completed(id)
 	t.Post(func() error {
 		failpoint.At("task/notified")
 		for _, o := range t.ops {
@@ -109,6 +111,7 @@ func (t *Task) CheckpointComplete(id int64) {
 
 // CheckpointAborted ends a checkpoint that failed elsewhere. resume lets a task go on that a stop-with-savepoint had suspended.
 func (t *Task) CheckpointAborted(id int64, resume bool) {
+	t.takeover.Aborted(id)
 	t.snapshots.abort(id)
 	t.Post(func() error {
 		for _, o := range t.ops {
@@ -127,6 +130,7 @@ func (t *Task) CheckpointAborted(id int64, resume bool) {
 
 // OperatorEvent gives an event of the coordinator process to its operator.
 func (t *Task) OperatorEvent(op graph.OperatorID, payload []byte) {
+	t.takeover.Received(payload)
 	t.Post(func() error {
 		if t.source != nil && t.ctxs[0].ID == op {
 			return t.source.HandleEvent(payload)

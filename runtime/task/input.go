@@ -251,6 +251,6 @@ func (t *Task) reachEnd() error {
 	}
 	t.endOfData = true
 	t.log.Debug().Dur("after", time.Since(t.metrics.started)).Msg("end of data")
-	t.env.Report.State(t.d.Execution, endOfDataState, nil)
+	t.report(endOfDataState, nil)
 	return nil
 }

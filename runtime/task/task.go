@@ -54,6 +54,7 @@ type Deployment struct {
 	CommitOnly         bool               // all there is to do is to commit what Restore holds
 	Restore            metadata.Task
 	RestoredCheckpoint int64
+	Slot               int
 	// Hold lets the task process nothing before Proceed: the JobMaster hears from each task whether what it restores fits.
 	Hold bool
 }
@@ -119,6 +120,7 @@ type Task struct {
 	unaligned *unaligned // nil: all checkpoints are aligned
 	snapshots snapshots
 	metrics   *metrics
+	takeover  *Takeover
 	composed  atomic.Bool // parts and input are set
 	proceed   chan struct{}
 	release   func() // closes proceed, once
@@ -130,7 +132,7 @@ var ErrCanceled = errors.New("task: canceled")
 
 // New makes a task. Run runs it.
 func New(ctx context.Context, env Environment, d Deployment) *Task {
-	t := &Task{d: d, env: env, mail: newMailbox(), proceed: make(chan struct{}), done: make(chan struct{}), metrics: newMetrics(), born: time.Now()}
+	t := &Task{d: d, env: env, mail: newMailbox(), proceed: make(chan struct{}), done: make(chan struct{}), metrics: newMetrics(), born: time.Now(), takeover: NewTakeover(d.RestoredCheckpoint)}
 	t.release = sync.OnceFunc(func() { close(t.proceed) })
 	t.log = env.Logger.With().Str("vertex", brief(d.Vertex)).Int("subtask", d.Subtask).Int("attempt", d.Execution.Attempt).Logger()
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
@@ -153,8 +155,33 @@ func (t *Task) Cancel() {
 // Proceed lets a task go on that is held.
 func (t *Task) Proceed() { t.release() }
 
+// Survives is what a JobMaster must know of the task that did not deploy it.
+func (t *Task) Survives() *pb.SurvivingTask {
+	m := &pb.SurvivingTask{ExecutionId: t.d.Execution.String(), Slot: int32(t.d.Slot), Parallelism: int32(t.d.Parallelism), MaxParallelism: int32(t.d.MaxParallelism),
+		Source: len(t.d.Inputs) == 0}
+	t.takeover.Fill(m)
+	return m
+}
+
+// Adopted tells the task that another JobMaster goes on with it, whose enumerators know nothing of what the task has said since their checkpoint.
+func (t *Task) Adopted() {
+	t.Post(func() error {
+		if t.source != nil {
+			t.source.Adopted()
+		}
+		return nil
+	})
+}
+
+// report tells the task's state.
+func (t *Task) report(s pb.TaskState, f *pb.Failure) {
+	t.takeover.Moved(s) // before it is told: who asks for it afterwards hears no earlier one
+	t.env.Report.State(t.d.Execution, s, f)
+}
+
 // Finish lets a task end that is at the end of its data, or suspended.
 func (t *Task) Finish() {
+	t.takeover.Finishing()
 	t.Post(func() error {
 		t.finishing = true
 		return nil
@@ -167,7 +194,7 @@ func (t *Task) Run() {
 	t.env.Merge.Join(t.d.Execution.String())
 	defer t.env.Merge.Leave(t.d.Execution.String())
 	guard.Call(func() error {
-		t.env.Report.State(t.d.Execution, pb.TaskState_INITIALIZING, nil)
+		t.report(pb.TaskState_INITIALIZING, nil)
 		t.end(t.run())
 		return nil
 	}, func(err error) {
@@ -186,18 +213,18 @@ func (t *Task) end(err error) {
 	switch {
 	case err == nil:
 		t.cleanup(err)
-		t.env.Report.State(t.d.Execution, pb.TaskState_FINISHED, nil)
+		t.report(pb.TaskState_FINISHED, nil)
 	case errors.Is(err, ErrCanceled):
 		t.cleanup(err)
-		t.env.Report.State(t.d.Execution, pb.TaskState_CANCELED, nil)
+		t.report(pb.TaskState_CANCELED, nil)
 	default:
 		f := t.describe(err)
 		// At info: the JobMaster warns of it, and in a local run both have one log.
 		t.log.Info().Str("kind", f.Kind).Str("operator", f.Operator).Str("detail", f.Detail).Msg(f.Message)
-		slow := time.AfterFunc(slowClose, func() { t.env.Report.State(t.d.Execution, pb.TaskState_FAILING, f) })
+		slow := time.AfterFunc(slowClose, func() { t.report(pb.TaskState_FAILING, f) })
 		t.cleanup(err)
 		slow.Stop()
-		t.env.Report.State(t.d.Execution, pb.TaskState_FAILED, f)
+		t.report(pb.TaskState_FAILED, f)
 	}
 }
 
@@ -224,7 +251,7 @@ func (t *Task) run() (err error) {
 	}
 	t.scheduleFlush()
 	failpoint.At("task/running")
-	t.env.Report.State(t.d.Execution, pb.TaskState_RUNNING, nil)
+	t.report(pb.TaskState_RUNNING, nil)
 	if t.d.CommitOnly {
 		t.endAtOnce()
 	}
@@ -548,5 +575,6 @@ func (t *Task) Context() context.Context { return t.ctx }
 
 // SendEvent implements operator.Services.
 func (t *Task) SendEvent(op graph.OperatorID, payload []byte) {
+	t.takeover.Sent(payload)
 	t.env.Report.Event(op, t.d.Execution, payload)
 }

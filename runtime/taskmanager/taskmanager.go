@@ -237,14 +237,16 @@ func (t *TaskManager) session(ctx context.Context) error {
 func (t *TaskManager) register(link rpc.TaskManagerUplink) (*pb.Registered, error) {
 	t.mu.Lock()
 	jobs := make([]string, 0, len(t.workers))
-	for id := range t.workers {
+	var held []*pb.HeldSlots
+	for id, w := range t.workers {
 		jobs = append(jobs, id)
+		held = append(held, w.slots())
 	}
 	epoch := t.epoch
 	t.mu.Unlock()
 	err := link.Send(&pb.TaskManagerUp{Msg: &pb.TaskManagerUp_Register{Register: &pb.RegisterTaskManager{
 		Id: t.opts.ID, Host: t.opts.Host, Slots: int32(t.opts.Slots), MemoryBytes: t.opts.MemoryBytes, CpuCores: int32(t.opts.Cores),
-		Version: version.Version, Protocol: version.Protocol, NodeHttpAddress: t.opts.NodeHTTPAddress, LastEpoch: epoch, Jobs: jobs, Pid: int32(os.Getpid())}}})
+		Version: version.Version, Protocol: version.Protocol, NodeHttpAddress: t.opts.NodeHTTPAddress, LastEpoch: epoch, Jobs: jobs, Held: held, Pid: int32(os.Getpid())}}})
 	if err != nil {
 		return nil, err
 	}
@@ -266,11 +268,7 @@ func (t *TaskManager) register(link rpc.TaskManagerUplink) (*pb.Registered, erro
 		if m.Registered.GetEpoch() < t.epoch {
 			return nil, fmt.Errorf("taskmanager: register: the JobMaster has epoch %d, epoch %d was served before: it is a stale one", m.Registered.GetEpoch(), t.epoch)
 		}
-		t.epoch, t.up = m.Registered.GetEpoch(), link
-		// Whoever leads now has written the running tasks off. They go before anything of the new leader reaches the workers.
-		for _, w := range t.workers {
-			w.cancelAll()
-		}
+		t.epoch, t.up = m.Registered.GetEpoch(), link // whoever leads now adopts the running tasks, or cancels them
 		return m.Registered, nil
 	default:
 		return nil, errors.New("taskmanager: register: the JobMaster answered with another message")
@@ -315,7 +313,7 @@ func (t *TaskManager) handle(down *pb.TaskManagerDown) error {
 	return nil
 }
 
-// report sends to the JobMaster in charge; without one the message is void, since the next one starts with new attempts.
+// report sends to the JobMaster in charge; without one the message is void: the next one asks what there is, or starts with new attempts.
 func (t *TaskManager) report(ctx context.Context, up *pb.TaskManagerUp) {
 	t.mu.Lock()
 	link := t.up

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -413,6 +414,12 @@ func TestNewJobMasterTakesTheWorkersOver(t *testing.T) {
 	r.accept(3)
 	r.startWorker("serve")
 	h := r.hello()
+	r.send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Worker{Worker: &pb.WorkerEnvelopeDown{JobId: "0a0b0c0d", Down: &pb.WorkerDown{Msg: &pb.WorkerDown_Deploy{Deploy: &pb.Deploy{
+		Tasks: []*pb.TaskDeployment{{ExecutionId: "a", Slot: 1}, {ExecutionId: "b", Slot: 1}}}}}}}})
+	r.send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Worker{Worker: &pb.WorkerEnvelopeDown{JobId: "0a0b0c0d", Down: &pb.WorkerDown{Msg: &pb.WorkerDown_Cancel{Cancel: &pb.CancelTasks{}}}}}})
+	if s := r.next().GetWorker().GetUp().GetTaskState(); s.GetExecutionId() != "all=false" { // it has the tasks
+		t.Fatalf("state %v", s)
+	}
 	r.link.Close(errors.New("application master died"))
 	r.accept(2) // a stale one: not served
 	if _, err := r.link.Recv(); err == nil {
@@ -422,7 +429,11 @@ func TestNewJobMasterTakesTheWorkersOver(t *testing.T) {
 	if r.reg.GetLastEpoch() != 3 || len(r.reg.GetJobs()) != 1 || r.reg.GetJobs()[0] != "0a0b0c0d" {
 		t.Fatalf("registered as %v", r.reg)
 	}
-	// The tasks of the earlier epoch are cancelled without being asked for.
+	if held := r.reg.GetHeld(); len(held) != 1 || held[0].GetJobId() != "0a0b0c0d" || !slices.Equal(held[0].GetSlots(), []int32{1}) {
+		t.Fatalf("holds %v", held)
+	}
+	// The tasks of the earlier epoch go on until the new JobMaster has decided about them.
+	r.send(&pb.TaskManagerDown{Msg: &pb.TaskManagerDown_Worker{Worker: &pb.WorkerEnvelopeDown{JobId: "0a0b0c0d", Down: &pb.WorkerDown{Msg: &pb.WorkerDown_Cancel{Cancel: &pb.CancelTasks{All: true}}}}}})
 	if s := r.next().GetWorker().GetUp().GetTaskState(); s.GetExecutionId() != "all=true" {
 		t.Fatalf("state %v", s)
 	}

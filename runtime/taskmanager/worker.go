@@ -32,18 +32,23 @@ type worker struct {
 	cancel   context.CancelFunc // of what precedes the launch
 	next     *pb.StartWorker    // to start when this one has ended
 	timers   []*time.Timer
-	tasks    map[string]bool // deployed, and not known to have ended
+	tasks    map[string]int32 // slots of those deployed and not known to have ended
 }
 
-// cancelAll cancels every task: those known here by their ids, and whatever else there may be.
-func (w *worker) cancelAll() {
-	w.send(&pb.WorkerDown{Msg: &pb.WorkerDown_Cancel{Cancel: &pb.CancelTasks{ExecutionIds: slices.Sorted(maps.Keys(w.tasks)), All: true}}})
+// slots are those of its tasks.
+func (w *worker) slots() *pb.HeldSlots {
+	held := &pb.HeldSlots{JobId: w.start.GetJobId(), Slots: slices.Sorted(maps.Values(w.tasks))}
+	held.Slots = slices.Compact(held.Slots)
+	return held
 }
 
 // send passes a message on; before the worker is connected there is nothing that it could mean.
 func (w *worker) send(down *pb.WorkerDown) {
 	for _, t := range down.GetDeploy().GetTasks() {
-		w.tasks[t.GetExecutionId()] = true
+		w.tasks[t.GetExecutionId()] = t.GetSlot()
+	}
+	if c := down.GetCancel(); c.GetAll() { // those known here by their ids, and whatever else there may be
+		c.ExecutionIds = slices.Sorted(maps.Keys(w.tasks))
 	}
 	if w.link != nil {
 		_ = w.link.Send(down) // a broken link is the worker's end, reported as such
@@ -95,7 +100,7 @@ func (t *TaskManager) startWorker(s *pb.StartWorker) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &worker{t: t, start: s, cancel: cancel, tasks: map[string]bool{}}
+	w := &worker{t: t, start: s, cancel: cancel, tasks: map[string]int32{}}
 	t.workers[s.GetJobId()] = w
 	t.wg.Go(func() { w.run(ctx) })
 }

@@ -229,9 +229,31 @@ func (w *worker) handle(ctx context.Context, m *pb.WorkerDown) {
 				t.Proceed()
 			}
 		}
+	case *pb.WorkerDown_Report:
+		r := &pb.TasksReport{}
+		w.each(func(t *task.Task) { r.Tasks = append(r.Tasks, t.Survives()) })
+		w.send(&pb.WorkerUp{Msg: &pb.WorkerUp_Report{Report: r}})
+	case *pb.WorkerDown_Adopt:
+		failpoint.At("worker/adopt")
+		w.adopt(m.Adopt.GetExecutionIds())
 	case *pb.WorkerDown_Release:
 		w.env.Network.Release(executions(m.Release.GetExecutionIds())...)
 	}
+}
+
+// adopt tells tasks that another JobMaster goes on with them, and cancels the others.
+func (w *worker) adopt(ids []string) {
+	adopted := map[graph.ExecutionID]bool{}
+	for _, id := range executions(ids) {
+		adopted[id] = true
+	}
+	w.each(func(t *task.Task) {
+		if adopted[t.ID()] {
+			t.Adopted()
+			return
+		}
+		t.Cancel()
+	})
 }
 
 func executions(texts []string) (ids []graph.ExecutionID) {
@@ -344,7 +366,7 @@ func (w *worker) make(ctx context.Context, d *pb.TaskDeployment) (*task.Task, er
 	td := task.Deployment{
 		Execution: e, JobName: w.program.Graph.Name, Vertex: v, Head: head, Subtask: int(d.GetSubtask()),
 		Parallelism: int(d.GetParallelism()), MaxParallelism: int(d.GetMaxParallelism()),
-		RestoredCheckpoint: d.GetRestoredCheckpointId(), ConsumerMax: map[int]int{},
+		RestoredCheckpoint: d.GetRestoredCheckpointId(), Slot: int(d.GetSlot()), ConsumerMax: map[int]int{},
 		Batch: w.program.Graph.Mode == graph.Batch, CommitOnly: d.GetCommitOnly(), Hold: d.GetHold(),
 	}
 	for _, g := range d.GetInputs() {

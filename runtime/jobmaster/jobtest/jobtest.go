@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/rpc"
 	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/task"
 )
 
 // Pause waits for two milliseconds: the pace of loops that poll a condition with a deadline.
@@ -52,6 +54,8 @@ type World struct {
 	Bounded bool
 	// Mute drops acknowledgements.
 	Mute func(checkpoint int64) bool
+	// Deaf: workers do not say which tasks run on, as those of an SDK that does not know that question.
+	Deaf bool
 	// Preflight fails the coordinator process's start.
 	Preflight *pb.Failure
 
@@ -61,6 +65,7 @@ type World struct {
 	triggers []*pb.TriggerCheckpoint
 	complete []int64
 	aborted  []*pb.CheckpointNotice
+	adopted  []string
 	starts   []*pb.StartCoordinators
 	coords   []*Coordinator
 	events   []string
@@ -75,12 +80,37 @@ type Worker struct {
 
 	mu    sync.Mutex
 	tasks map[string]*pb.TaskDeployment
+	over  map[string]*task.Takeover // by task
 	stuck bool
+}
+
+// survives answers ReportTasks.
+func (k *Worker) survives() {
+	r := &pb.TasksReport{}
+	k.mu.Lock()
+	for id, t := range k.tasks {
+		m := &pb.SurvivingTask{ExecutionId: id, Slot: t.GetSlot(), Parallelism: t.GetParallelism(), MaxParallelism: t.GetMaxParallelism(), Source: len(t.GetInputs()) == 0}
+		k.over[id].Fill(m)
+		r.Tasks = append(r.Tasks, m)
+	}
+	k.mu.Unlock()
+	_ = k.Link.Send(&pb.WorkerUp{Msg: &pb.WorkerUp_Report{Report: r}})
+}
+
+// takeovers calls fn for the tasks with these ids, for all when there are none.
+func (k *Worker) takeovers(ids []string, fn func(t *task.Takeover)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id := range k.tasks {
+		if len(ids) == 0 || slices.Contains(ids, id) {
+			fn(k.over[id])
+		}
+	}
 }
 
 // RunWorker is minicluster.Options.RunWorker.
 func (w *World) RunWorker(ctx context.Context, link rpc.WorkerUplink, cfg rpc.ProcessConfig) error {
-	k := &Worker{w: w, Link: link, Cfg: cfg, kill: make(chan error, 1), tasks: map[string]*pb.TaskDeployment{}}
+	k := &Worker{w: w, Link: link, Cfg: cfg, kill: make(chan error, 1), tasks: map[string]*pb.TaskDeployment{}, over: map[string]*task.Takeover{}}
 	w.mu.Lock()
 	if w.workers == nil {
 		w.workers = map[*Worker]bool{}
@@ -165,7 +195,7 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 	case *pb.WorkerDown_Deploy:
 		for _, t := range x.Deploy.GetTasks() {
 			k.mu.Lock()
-			k.tasks[t.GetExecutionId()] = t
+			k.tasks[t.GetExecutionId()], k.over[t.GetExecutionId()] = t, task.NewTakeover(t.GetRestoredCheckpointId())
 			k.mu.Unlock()
 			k.State(t.GetExecutionId(), pb.TaskState_INITIALIZING, nil)
 			if hook := w.hook(); hook != nil {
@@ -187,6 +217,14 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 				k.Opened(t.GetExecutionId(), misfits...)
 			}
 		}
+	case *pb.WorkerDown_Report:
+		if !w.Deaf {
+			k.survives()
+		}
+	case *pb.WorkerDown_Adopt:
+		w.mu.Lock()
+		w.adopted = append(w.adopted, x.Adopt.GetExecutionIds()...)
+		w.mu.Unlock()
 	case *pb.WorkerDown_Proceed:
 		for _, id := range x.Proceed.GetExecutionIds() {
 			k.run(id)
@@ -202,10 +240,12 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 			}
 		}
 	case *pb.WorkerDown_Finish:
+		k.takeovers(x.Finish.GetExecutionIds(), (*task.Takeover).Finishing)
 		for _, id := range x.Finish.GetExecutionIds() {
 			k.end(id, pb.TaskState_FINISHED, nil)
 		}
 	case *pb.WorkerDown_Trigger:
+		k.takeovers(x.Trigger.GetExecutionIds(), func(t *task.Takeover) { t.Triggered(x.Trigger.GetCheckpointId(), x.Trigger.GetSuspend()) })
 		w.mu.Lock()
 		first := len(w.triggers) == 0 || w.triggers[len(w.triggers)-1].GetCheckpointId() != x.Trigger.GetCheckpointId()
 		if first {
@@ -223,10 +263,12 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 			}
 		}
 	case *pb.WorkerDown_Completed:
+		k.takeovers(x.Completed.GetExecutionIds(), func(t *task.Takeover) { t.Completed(x.Completed.GetCheckpointId()) })
 		w.mu.Lock()
 		w.complete = append(w.complete, x.Completed.GetCheckpointId())
 		w.mu.Unlock()
 	case *pb.WorkerDown_Aborted:
+		k.takeovers(nil, func(t *task.Takeover) { t.Aborted(x.Aborted.GetCheckpointId()) })
 		w.mu.Lock()
 		w.aborted = append(w.aborted, x.Aborted)
 		w.mu.Unlock()
@@ -234,6 +276,7 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 		w.mu.Lock()
 		w.events = append(w.events, "event "+string(x.OperatorEvent.GetPayload()))
 		w.mu.Unlock()
+		k.received(x.OperatorEvent)
 	}
 }
 
@@ -285,8 +328,24 @@ func (k *Worker) run(id string) {
 	}
 }
 
+// received notes an event of an enumerator at the task that it is for.
+func (k *Worker) received(e *pb.OperatorEvent) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, t := range k.tasks {
+		if t.GetVertexId() == e.GetOperatorId() && t.GetSubtask() == e.GetSubtask() && t.GetAttempt() == e.GetAttempt() {
+			k.over[id].Received(e.GetPayload())
+		}
+	}
+}
+
 // State reports a task's state.
 func (k *Worker) State(id string, s pb.TaskState, f *pb.Failure) {
+	k.mu.Lock()
+	if o := k.over[id]; o != nil {
+		o.Moved(s)
+	}
+	k.mu.Unlock()
 	_ = k.Link.Send(&pb.WorkerUp{Msg: &pb.WorkerUp_TaskState{TaskState: &pb.TaskStateChanged{ExecutionId: id, State: s, Failure: f}}})
 }
 
@@ -336,6 +395,9 @@ func (w *World) Triggers() []*pb.TriggerCheckpoint { return snapshot(w, &w.trigg
 
 // Completed lists the checkpoints whose completion was notified, once per worker.
 func (w *World) Completed() []int64 { return snapshot(w, &w.complete) }
+
+// Adopted lists the tasks that were told that another JobMaster goes on with them.
+func (w *World) Adopted() []string { return snapshot(w, &w.adopted) }
 
 // Aborted lists the notices of aborted checkpoints.
 func (w *World) Aborted() []*pb.CheckpointNotice { return snapshot(w, &w.aborted) }

@@ -214,9 +214,10 @@ type RegisterTaskManager struct {
 	Protocol        int32                  `protobuf:"varint,7,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	NodeHttpAddress string                 `protobuf:"bytes,8,opt,name=node_http_address,json=nodeHttpAddress,proto3" json:"node_http_address,omitempty"` // the NodeManager's web address, for log links
 	// epoch of the JobMaster that this TaskManager served last; 0 for a new one. A JobMaster with a lower epoch is refused.
-	LastEpoch     int64    `protobuf:"varint,9,opt,name=last_epoch,json=lastEpoch,proto3" json:"last_epoch,omitempty"`
-	Jobs          []string `protobuf:"bytes,10,rep,name=jobs,proto3" json:"jobs,omitempty"` // jobs with a live worker here
-	Pid           int32    `protobuf:"varint,11,opt,name=pid,proto3" json:"pid,omitempty"`
+	LastEpoch     int64        `protobuf:"varint,9,opt,name=last_epoch,json=lastEpoch,proto3" json:"last_epoch,omitempty"`
+	Jobs          []string     `protobuf:"bytes,10,rep,name=jobs,proto3" json:"jobs,omitempty"` // jobs with a live worker here
+	Pid           int32        `protobuf:"varint,11,opt,name=pid,proto3" json:"pid,omitempty"`
+	Held          []*HeldSlots `protobuf:"bytes,12,rep,name=held,proto3" json:"held,omitempty"` // slots with tasks that an earlier JobMaster deployed and that have not ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +329,65 @@ func (x *RegisterTaskManager) GetPid() int32 {
 	return 0
 }
 
+func (x *RegisterTaskManager) GetHeld() []*HeldSlots {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+type HeldSlots struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Slots         []int32                `protobuf:"varint,2,rep,packed,name=slots,proto3" json:"slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldSlots) Reset() {
+	*x = HeldSlots{}
+	mi := &file_runtime_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldSlots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldSlots) ProtoMessage() {}
+
+func (x *HeldSlots) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldSlots.ProtoReflect.Descriptor instead.
+func (*HeldSlots) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HeldSlots) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *HeldSlots) GetSlots() []int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimeMs        int64                  `protobuf:"varint,1,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
@@ -340,7 +400,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_runtime_proto_msgTypes[2]
+	mi := &file_runtime_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +412,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[2]
+	mi := &file_runtime_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +425,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{2}
+	return file_runtime_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Heartbeat) GetTimeMs() int64 {
@@ -408,7 +468,7 @@ type WorkerUsage struct {
 
 func (x *WorkerUsage) Reset() {
 	*x = WorkerUsage{}
-	mi := &file_runtime_proto_msgTypes[3]
+	mi := &file_runtime_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +480,7 @@ func (x *WorkerUsage) String() string {
 func (*WorkerUsage) ProtoMessage() {}
 
 func (x *WorkerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[3]
+	mi := &file_runtime_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +493,7 @@ func (x *WorkerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerUsage.ProtoReflect.Descriptor instead.
 func (*WorkerUsage) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{3}
+	return file_runtime_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WorkerUsage) GetJobId() string {
@@ -483,7 +543,7 @@ type TaskManagerDown struct {
 
 func (x *TaskManagerDown) Reset() {
 	*x = TaskManagerDown{}
-	mi := &file_runtime_proto_msgTypes[4]
+	mi := &file_runtime_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +555,7 @@ func (x *TaskManagerDown) String() string {
 func (*TaskManagerDown) ProtoMessage() {}
 
 func (x *TaskManagerDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[4]
+	mi := &file_runtime_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +568,7 @@ func (x *TaskManagerDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskManagerDown.ProtoReflect.Descriptor instead.
 func (*TaskManagerDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{4}
+	return file_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskManagerDown) GetMsg() isTaskManagerDown_Msg {
@@ -652,7 +712,7 @@ type SecurityTokens struct {
 
 func (x *SecurityTokens) Reset() {
 	*x = SecurityTokens{}
-	mi := &file_runtime_proto_msgTypes[5]
+	mi := &file_runtime_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +724,7 @@ func (x *SecurityTokens) String() string {
 func (*SecurityTokens) ProtoMessage() {}
 
 func (x *SecurityTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[5]
+	mi := &file_runtime_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +737,7 @@ func (x *SecurityTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecurityTokens.ProtoReflect.Descriptor instead.
 func (*SecurityTokens) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{5}
+	return file_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SecurityTokens) GetCredentials() []byte {
@@ -698,7 +758,7 @@ type Registered struct {
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_runtime_proto_msgTypes[6]
+	mi := &file_runtime_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +770,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[6]
+	mi := &file_runtime_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +783,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{6}
+	return file_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Registered) GetEpoch() int64 {
@@ -757,7 +817,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_runtime_proto_msgTypes[7]
+	mi := &file_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +829,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[7]
+	mi := &file_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +842,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{7}
+	return file_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Refused) GetReason() string {
@@ -808,7 +868,7 @@ type Shutdown struct {
 
 func (x *Shutdown) Reset() {
 	*x = Shutdown{}
-	mi := &file_runtime_proto_msgTypes[8]
+	mi := &file_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +880,7 @@ func (x *Shutdown) String() string {
 func (*Shutdown) ProtoMessage() {}
 
 func (x *Shutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[8]
+	mi := &file_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +893,7 @@ func (x *Shutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shutdown.ProtoReflect.Descriptor instead.
 func (*Shutdown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{8}
+	return file_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Shutdown) GetReason() string {
@@ -859,7 +919,7 @@ type StartWorker struct {
 
 func (x *StartWorker) Reset() {
 	*x = StartWorker{}
-	mi := &file_runtime_proto_msgTypes[9]
+	mi := &file_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +931,7 @@ func (x *StartWorker) String() string {
 func (*StartWorker) ProtoMessage() {}
 
 func (x *StartWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[9]
+	mi := &file_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +944,7 @@ func (x *StartWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartWorker.ProtoReflect.Descriptor instead.
 func (*StartWorker) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{9}
+	return file_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StartWorker) GetJobId() string {
@@ -955,7 +1015,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_runtime_proto_msgTypes[10]
+	mi := &file_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1027,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[10]
+	mi := &file_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1040,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{10}
+	return file_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Artifact) GetUri() string {
@@ -1021,7 +1081,7 @@ type StopWorker struct {
 
 func (x *StopWorker) Reset() {
 	*x = StopWorker{}
-	mi := &file_runtime_proto_msgTypes[11]
+	mi := &file_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1093,7 @@ func (x *StopWorker) String() string {
 func (*StopWorker) ProtoMessage() {}
 
 func (x *StopWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[11]
+	mi := &file_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1106,7 @@ func (x *StopWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorker.ProtoReflect.Descriptor instead.
 func (*StopWorker) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{11}
+	return file_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopWorker) GetJobId() string {
@@ -1075,7 +1135,7 @@ type WorkerExited struct {
 
 func (x *WorkerExited) Reset() {
 	*x = WorkerExited{}
-	mi := &file_runtime_proto_msgTypes[12]
+	mi := &file_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1147,7 @@ func (x *WorkerExited) String() string {
 func (*WorkerExited) ProtoMessage() {}
 
 func (x *WorkerExited) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[12]
+	mi := &file_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1160,7 @@ func (x *WorkerExited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerExited.ProtoReflect.Descriptor instead.
 func (*WorkerExited) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{12}
+	return file_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkerExited) GetJobId() string {
@@ -1141,7 +1201,7 @@ type WorkerEnvelopeUp struct {
 
 func (x *WorkerEnvelopeUp) Reset() {
 	*x = WorkerEnvelopeUp{}
-	mi := &file_runtime_proto_msgTypes[13]
+	mi := &file_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1213,7 @@ func (x *WorkerEnvelopeUp) String() string {
 func (*WorkerEnvelopeUp) ProtoMessage() {}
 
 func (x *WorkerEnvelopeUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[13]
+	mi := &file_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1226,7 @@ func (x *WorkerEnvelopeUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnvelopeUp.ProtoReflect.Descriptor instead.
 func (*WorkerEnvelopeUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{13}
+	return file_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkerEnvelopeUp) GetJobId() string {
@@ -1193,7 +1253,7 @@ type WorkerEnvelopeDown struct {
 
 func (x *WorkerEnvelopeDown) Reset() {
 	*x = WorkerEnvelopeDown{}
-	mi := &file_runtime_proto_msgTypes[14]
+	mi := &file_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1265,7 @@ func (x *WorkerEnvelopeDown) String() string {
 func (*WorkerEnvelopeDown) ProtoMessage() {}
 
 func (x *WorkerEnvelopeDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[14]
+	mi := &file_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1278,7 @@ func (x *WorkerEnvelopeDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnvelopeDown.ProtoReflect.Descriptor instead.
 func (*WorkerEnvelopeDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{14}
+	return file_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkerEnvelopeDown) GetJobId() string {
@@ -1246,6 +1306,7 @@ type WorkerUp struct {
 	//	*WorkerUp_OperatorEvent
 	//	*WorkerUp_Metrics
 	//	*WorkerUp_Opened
+	//	*WorkerUp_Report
 	Msg           isWorkerUp_Msg `protobuf_oneof:"msg"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1253,7 +1314,7 @@ type WorkerUp struct {
 
 func (x *WorkerUp) Reset() {
 	*x = WorkerUp{}
-	mi := &file_runtime_proto_msgTypes[15]
+	mi := &file_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1326,7 @@ func (x *WorkerUp) String() string {
 func (*WorkerUp) ProtoMessage() {}
 
 func (x *WorkerUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[15]
+	mi := &file_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1339,7 @@ func (x *WorkerUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerUp.ProtoReflect.Descriptor instead.
 func (*WorkerUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{15}
+	return file_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkerUp) GetMsg() isWorkerUp_Msg {
@@ -1351,6 +1412,15 @@ func (x *WorkerUp) GetOpened() *TaskOpened {
 	return nil
 }
 
+func (x *WorkerUp) GetReport() *TasksReport {
+	if x != nil {
+		if x, ok := x.Msg.(*WorkerUp_Report); ok {
+			return x.Report
+		}
+	}
+	return nil
+}
+
 type isWorkerUp_Msg interface {
 	isWorkerUp_Msg()
 }
@@ -1383,6 +1453,10 @@ type WorkerUp_Opened struct {
 	Opened *TaskOpened `protobuf:"bytes,7,opt,name=opened,proto3,oneof"`
 }
 
+type WorkerUp_Report struct {
+	Report *TasksReport `protobuf:"bytes,8,opt,name=report,proto3,oneof"`
+}
+
 func (*WorkerUp_Hello) isWorkerUp_Msg() {}
 
 func (*WorkerUp_TaskState) isWorkerUp_Msg() {}
@@ -1397,6 +1471,189 @@ func (*WorkerUp_Metrics) isWorkerUp_Msg() {}
 
 func (*WorkerUp_Opened) isWorkerUp_Msg() {}
 
+func (*WorkerUp_Report) isWorkerUp_Msg() {}
+
+// TasksReport answers ReportTasks: what a JobMaster must know of tasks that an earlier one deployed to go on with them. What the worker sends
+// behind it comes after it.
+type TasksReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         []*SurvivingTask       `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TasksReport) Reset() {
+	*x = TasksReport{}
+	mi := &file_runtime_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TasksReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TasksReport) ProtoMessage() {}
+
+func (x *TasksReport) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TasksReport.ProtoReflect.Descriptor instead.
+func (*TasksReport) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *TasksReport) GetTasks() []*SurvivingTask {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+type SurvivingTask struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	ExecutionId          string                 `protobuf:"bytes,1,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
+	State                TaskState              `protobuf:"varint,2,opt,name=state,proto3,enum=thalweg.runtime.v1.TaskState" json:"state,omitempty"`
+	Slot                 int32                  `protobuf:"varint,3,opt,name=slot,proto3" json:"slot,omitempty"`
+	Parallelism          int32                  `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	MaxParallelism       int32                  `protobuf:"varint,5,opt,name=max_parallelism,json=maxParallelism,proto3" json:"max_parallelism,omitempty"`
+	RestoredCheckpointId int64                  `protobuf:"varint,6,opt,name=restored_checkpoint_id,json=restoredCheckpointId,proto3" json:"restored_checkpoint_id,omitempty"`
+	Source               bool                   `protobuf:"varint,7,opt,name=source,proto3" json:"source,omitempty"`
+	// Of a source. Checkpoints that it was triggered for, was not told to be aborted, and that are not older than the latest that it was told to be
+	// complete.
+	Taken []int64 `protobuf:"varint,8,rep,packed,name=taken,proto3" json:"taken,omitempty"`
+	// The last checkpoint that it was triggered for, or restored from, before the last word of its enumerator about splits; -1 without any.
+	Assigned      int64 `protobuf:"varint,9,opt,name=assigned,proto3" json:"assigned,omitempty"`
+	Custom        bool  `protobuf:"varint,10,opt,name=custom,proto3" json:"custom,omitempty"`       // it has sent events of its connector
+	Suspended     bool  `protobuf:"varint,11,opt,name=suspended,proto3" json:"suspended,omitempty"` // by a stop-with-savepoint
+	Finishing     bool  `protobuf:"varint,12,opt,name=finishing,proto3" json:"finishing,omitempty"` // it was told to finish
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SurvivingTask) Reset() {
+	*x = SurvivingTask{}
+	mi := &file_runtime_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SurvivingTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SurvivingTask) ProtoMessage() {}
+
+func (x *SurvivingTask) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SurvivingTask.ProtoReflect.Descriptor instead.
+func (*SurvivingTask) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SurvivingTask) GetExecutionId() string {
+	if x != nil {
+		return x.ExecutionId
+	}
+	return ""
+}
+
+func (x *SurvivingTask) GetState() TaskState {
+	if x != nil {
+		return x.State
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+func (x *SurvivingTask) GetSlot() int32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *SurvivingTask) GetParallelism() int32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return 0
+}
+
+func (x *SurvivingTask) GetMaxParallelism() int32 {
+	if x != nil {
+		return x.MaxParallelism
+	}
+	return 0
+}
+
+func (x *SurvivingTask) GetRestoredCheckpointId() int64 {
+	if x != nil {
+		return x.RestoredCheckpointId
+	}
+	return 0
+}
+
+func (x *SurvivingTask) GetSource() bool {
+	if x != nil {
+		return x.Source
+	}
+	return false
+}
+
+func (x *SurvivingTask) GetTaken() []int64 {
+	if x != nil {
+		return x.Taken
+	}
+	return nil
+}
+
+func (x *SurvivingTask) GetAssigned() int64 {
+	if x != nil {
+		return x.Assigned
+	}
+	return 0
+}
+
+func (x *SurvivingTask) GetCustom() bool {
+	if x != nil {
+		return x.Custom
+	}
+	return false
+}
+
+func (x *SurvivingTask) GetSuspended() bool {
+	if x != nil {
+		return x.Suspended
+	}
+	return false
+}
+
+func (x *SurvivingTask) GetFinishing() bool {
+	if x != nil {
+		return x.Finishing
+	}
+	return false
+}
+
 // TaskOpened says that a task that is held has opened its state, and what of the stored state does not fit the program: a text for each misfit,
 // the same for all subtasks.
 type TaskOpened struct {
@@ -1409,7 +1666,7 @@ type TaskOpened struct {
 
 func (x *TaskOpened) Reset() {
 	*x = TaskOpened{}
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1678,7 @@ func (x *TaskOpened) String() string {
 func (*TaskOpened) ProtoMessage() {}
 
 func (x *TaskOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1691,7 @@ func (x *TaskOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOpened.ProtoReflect.Descriptor instead.
 func (*TaskOpened) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{16}
+	return file_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskOpened) GetExecutionId() string {
@@ -1465,7 +1722,7 @@ type WorkerHello struct {
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1734,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1747,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{17}
+	return file_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WorkerHello) GetProtocol() int32 {
@@ -1546,7 +1803,7 @@ type TaskStateChanged struct {
 
 func (x *TaskStateChanged) Reset() {
 	*x = TaskStateChanged{}
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1815,7 @@ func (x *TaskStateChanged) String() string {
 func (*TaskStateChanged) ProtoMessage() {}
 
 func (x *TaskStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1828,7 @@ func (x *TaskStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStateChanged.ProtoReflect.Descriptor instead.
 func (*TaskStateChanged) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{18}
+	return file_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskStateChanged) GetExecutionId() string {
@@ -1609,7 +1866,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1878,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1891,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{19}
+	return file_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Failure) GetMessage() string {
@@ -1699,7 +1956,7 @@ type CheckpointAck struct {
 
 func (x *CheckpointAck) Reset() {
 	*x = CheckpointAck{}
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1968,7 @@ func (x *CheckpointAck) String() string {
 func (*CheckpointAck) ProtoMessage() {}
 
 func (x *CheckpointAck) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1981,7 @@ func (x *CheckpointAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointAck.ProtoReflect.Descriptor instead.
 func (*CheckpointAck) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{20}
+	return file_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CheckpointAck) GetExecutionId() string {
@@ -1822,7 +2079,7 @@ type CheckpointDeclined struct {
 
 func (x *CheckpointDeclined) Reset() {
 	*x = CheckpointDeclined{}
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2091,7 @@ func (x *CheckpointDeclined) String() string {
 func (*CheckpointDeclined) ProtoMessage() {}
 
 func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2104,7 @@ func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDeclined.ProtoReflect.Descriptor instead.
 func (*CheckpointDeclined) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{21}
+	return file_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CheckpointDeclined) GetExecutionId() string {
@@ -1884,7 +2141,7 @@ type OperatorEvent struct {
 
 func (x *OperatorEvent) Reset() {
 	*x = OperatorEvent{}
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2153,7 @@ func (x *OperatorEvent) String() string {
 func (*OperatorEvent) ProtoMessage() {}
 
 func (x *OperatorEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2166,7 @@ func (x *OperatorEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorEvent.ProtoReflect.Descriptor instead.
 func (*OperatorEvent) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{22}
+	return file_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OperatorEvent) GetOperatorId() string {
@@ -1953,6 +2210,8 @@ type WorkerDown struct {
 	//	*WorkerDown_Finish
 	//	*WorkerDown_Release
 	//	*WorkerDown_Proceed
+	//	*WorkerDown_Report
+	//	*WorkerDown_Adopt
 	Msg           isWorkerDown_Msg `protobuf_oneof:"msg"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1960,7 +2219,7 @@ type WorkerDown struct {
 
 func (x *WorkerDown) Reset() {
 	*x = WorkerDown{}
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2231,7 @@ func (x *WorkerDown) String() string {
 func (*WorkerDown) ProtoMessage() {}
 
 func (x *WorkerDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2244,7 @@ func (x *WorkerDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerDown.ProtoReflect.Descriptor instead.
 func (*WorkerDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{23}
+	return file_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkerDown) GetMsg() isWorkerDown_Msg {
@@ -2076,6 +2335,24 @@ func (x *WorkerDown) GetProceed() *ProceedTasks {
 	return nil
 }
 
+func (x *WorkerDown) GetReport() *ReportTasks {
+	if x != nil {
+		if x, ok := x.Msg.(*WorkerDown_Report); ok {
+			return x.Report
+		}
+	}
+	return nil
+}
+
+func (x *WorkerDown) GetAdopt() *AdoptTasks {
+	if x != nil {
+		if x, ok := x.Msg.(*WorkerDown_Adopt); ok {
+			return x.Adopt
+		}
+	}
+	return nil
+}
+
 type isWorkerDown_Msg interface {
 	isWorkerDown_Msg()
 }
@@ -2116,6 +2393,14 @@ type WorkerDown_Proceed struct {
 	Proceed *ProceedTasks `protobuf:"bytes,9,opt,name=proceed,proto3,oneof"`
 }
 
+type WorkerDown_Report struct {
+	Report *ReportTasks `protobuf:"bytes,10,opt,name=report,proto3,oneof"`
+}
+
+type WorkerDown_Adopt struct {
+	Adopt *AdoptTasks `protobuf:"bytes,11,opt,name=adopt,proto3,oneof"`
+}
+
 func (*WorkerDown_Deploy) isWorkerDown_Msg() {}
 
 func (*WorkerDown_Cancel) isWorkerDown_Msg() {}
@@ -2134,6 +2419,93 @@ func (*WorkerDown_Release) isWorkerDown_Msg() {}
 
 func (*WorkerDown_Proceed) isWorkerDown_Msg() {}
 
+func (*WorkerDown_Report) isWorkerDown_Msg() {}
+
+func (*WorkerDown_Adopt) isWorkerDown_Msg() {}
+
+// ReportTasks asks for a TasksReport.
+type ReportTasks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportTasks) Reset() {
+	*x = ReportTasks{}
+	mi := &file_runtime_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportTasks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportTasks) ProtoMessage() {}
+
+func (x *ReportTasks) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportTasks.ProtoReflect.Descriptor instead.
+func (*ReportTasks) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{27}
+}
+
+// AdoptTasks tells tasks that another JobMaster goes on with them, and that their enumerators were made again from a checkpoint: what sources wait
+// for is asked for again. All other tasks of the worker are cancelled.
+type AdoptTasks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecutionIds  []string               `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptTasks) Reset() {
+	*x = AdoptTasks{}
+	mi := &file_runtime_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptTasks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptTasks) ProtoMessage() {}
+
+func (x *AdoptTasks) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptTasks.ProtoReflect.Descriptor instead.
+func (*AdoptTasks) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *AdoptTasks) GetExecutionIds() []string {
+	if x != nil {
+		return x.ExecutionIds
+	}
+	return nil
+}
+
 // ProceedTasks lets tasks run that are held.
 type ProceedTasks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2144,7 +2516,7 @@ type ProceedTasks struct {
 
 func (x *ProceedTasks) Reset() {
 	*x = ProceedTasks{}
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2528,7 @@ func (x *ProceedTasks) String() string {
 func (*ProceedTasks) ProtoMessage() {}
 
 func (x *ProceedTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2541,7 @@ func (x *ProceedTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProceedTasks.ProtoReflect.Descriptor instead.
 func (*ProceedTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{24}
+	return file_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ProceedTasks) GetExecutionIds() []string {
@@ -2192,7 +2564,7 @@ type Deploy struct {
 
 func (x *Deploy) Reset() {
 	*x = Deploy{}
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2576,7 @@ func (x *Deploy) String() string {
 func (*Deploy) ProtoMessage() {}
 
 func (x *Deploy) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2589,7 @@ func (x *Deploy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deploy.ProtoReflect.Descriptor instead.
 func (*Deploy) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{25}
+	return file_runtime_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Deploy) GetTasks() []*TaskDeployment {
@@ -2251,7 +2623,7 @@ type ReleasePartitions struct {
 
 func (x *ReleasePartitions) Reset() {
 	*x = ReleasePartitions{}
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2635,7 @@ func (x *ReleasePartitions) String() string {
 func (*ReleasePartitions) ProtoMessage() {}
 
 func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2648,7 @@ func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePartitions.ProtoReflect.Descriptor instead.
 func (*ReleasePartitions) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{26}
+	return file_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReleasePartitions) GetExecutionIds() []string {
@@ -2310,7 +2682,7 @@ type TaskDeployment struct {
 
 func (x *TaskDeployment) Reset() {
 	*x = TaskDeployment{}
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2694,7 @@ func (x *TaskDeployment) String() string {
 func (*TaskDeployment) ProtoMessage() {}
 
 func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2707,7 @@ func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeployment.ProtoReflect.Descriptor instead.
 func (*TaskDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{27}
+	return file_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TaskDeployment) GetExecutionId() string {
@@ -2445,7 +2817,7 @@ type GateDeployment struct {
 
 func (x *GateDeployment) Reset() {
 	*x = GateDeployment{}
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2829,7 @@ func (x *GateDeployment) String() string {
 func (*GateDeployment) ProtoMessage() {}
 
 func (x *GateDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2842,7 @@ func (x *GateDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateDeployment.ProtoReflect.Descriptor instead.
 func (*GateDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{28}
+	return file_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GateDeployment) GetChannels() []*ChannelSource {
@@ -2492,7 +2864,7 @@ type ChannelSource struct {
 
 func (x *ChannelSource) Reset() {
 	*x = ChannelSource{}
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2876,7 @@ func (x *ChannelSource) String() string {
 func (*ChannelSource) ProtoMessage() {}
 
 func (x *ChannelSource) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2889,7 @@ func (x *ChannelSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelSource.ProtoReflect.Descriptor instead.
 func (*ChannelSource) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{29}
+	return file_runtime_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChannelSource) GetProducer() string {
@@ -2559,7 +2931,7 @@ type PartitionDeployment struct {
 
 func (x *PartitionDeployment) Reset() {
 	*x = PartitionDeployment{}
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +2943,7 @@ func (x *PartitionDeployment) String() string {
 func (*PartitionDeployment) ProtoMessage() {}
 
 func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +2956,7 @@ func (x *PartitionDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionDeployment.ProtoReflect.Descriptor instead.
 func (*PartitionDeployment) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{30}
+	return file_runtime_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PartitionDeployment) GetSubpartitions() int32 {
@@ -2611,7 +2983,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2995,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +3008,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{31}
+	return file_runtime_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CancelTasks) GetExecutionIds() []string {
@@ -2676,7 +3048,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +3060,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +3073,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{32}
+	return file_runtime_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TriggerCheckpoint) GetCheckpointId() int64 {
@@ -2792,7 +3164,7 @@ type CheckpointNotice struct {
 
 func (x *CheckpointNotice) Reset() {
 	*x = CheckpointNotice{}
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +3176,7 @@ func (x *CheckpointNotice) String() string {
 func (*CheckpointNotice) ProtoMessage() {}
 
 func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3189,7 @@ func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointNotice.ProtoReflect.Descriptor instead.
 func (*CheckpointNotice) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{33}
+	return file_runtime_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CheckpointNotice) GetCheckpointId() int64 {
@@ -2851,7 +3223,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3235,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[34]
+	mi := &file_runtime_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3248,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{34}
+	return file_runtime_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FinishTasks) GetExecutionIds() []string {
@@ -2896,7 +3268,7 @@ type WorkerMetrics struct {
 
 func (x *WorkerMetrics) Reset() {
 	*x = WorkerMetrics{}
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3280,7 @@ func (x *WorkerMetrics) String() string {
 func (*WorkerMetrics) ProtoMessage() {}
 
 func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[35]
+	mi := &file_runtime_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3293,7 @@ func (x *WorkerMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMetrics.ProtoReflect.Descriptor instead.
 func (*WorkerMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{35}
+	return file_runtime_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WorkerMetrics) GetTimeMs() int64 {
@@ -2956,7 +3328,7 @@ type TaskMetrics struct {
 
 func (x *TaskMetrics) Reset() {
 	*x = TaskMetrics{}
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3340,7 @@ func (x *TaskMetrics) String() string {
 func (*TaskMetrics) ProtoMessage() {}
 
 func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[36]
+	mi := &file_runtime_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3353,7 @@ func (x *TaskMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMetrics.ProtoReflect.Descriptor instead.
 func (*TaskMetrics) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{36}
+	return file_runtime_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TaskMetrics) GetExecutionId() string {
@@ -3067,7 +3439,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3451,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[37]
+	mi := &file_runtime_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3464,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{37}
+	return file_runtime_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Metric) GetOperatorId() string {
@@ -3146,7 +3518,7 @@ type CoordinatorUp struct {
 
 func (x *CoordinatorUp) Reset() {
 	*x = CoordinatorUp{}
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3530,7 @@ func (x *CoordinatorUp) String() string {
 func (*CoordinatorUp) ProtoMessage() {}
 
 func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[38]
+	mi := &file_runtime_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3543,7 @@ func (x *CoordinatorUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorUp.ProtoReflect.Descriptor instead.
 func (*CoordinatorUp) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{38}
+	return file_runtime_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CoordinatorUp) GetMsg() isCoordinatorUp_Msg {
@@ -3268,7 +3640,7 @@ type CoordinatorReady struct {
 
 func (x *CoordinatorReady) Reset() {
 	*x = CoordinatorReady{}
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3652,7 @@ func (x *CoordinatorReady) String() string {
 func (*CoordinatorReady) ProtoMessage() {}
 
 func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[39]
+	mi := &file_runtime_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3665,7 @@ func (x *CoordinatorReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorReady.ProtoReflect.Descriptor instead.
 func (*CoordinatorReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{39}
+	return file_runtime_proto_rawDescGZIP(), []int{44}
 }
 
 // CoordinatorSnapshot answers SnapshotCoordinators. Events sent before it belong to the checkpoint, events after it do not.
@@ -3308,7 +3680,7 @@ type CoordinatorSnapshot struct {
 
 func (x *CoordinatorSnapshot) Reset() {
 	*x = CoordinatorSnapshot{}
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3692,7 @@ func (x *CoordinatorSnapshot) String() string {
 func (*CoordinatorSnapshot) ProtoMessage() {}
 
 func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[40]
+	mi := &file_runtime_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3705,7 @@ func (x *CoordinatorSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorSnapshot.ProtoReflect.Descriptor instead.
 func (*CoordinatorSnapshot) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{40}
+	return file_runtime_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CoordinatorSnapshot) GetCheckpointId() int64 {
@@ -3375,7 +3747,7 @@ type CoordinatorDown struct {
 
 func (x *CoordinatorDown) Reset() {
 	*x = CoordinatorDown{}
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3759,7 @@ func (x *CoordinatorDown) String() string {
 func (*CoordinatorDown) ProtoMessage() {}
 
 func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[41]
+	mi := &file_runtime_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3772,7 @@ func (x *CoordinatorDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorDown.ProtoReflect.Descriptor instead.
 func (*CoordinatorDown) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{41}
+	return file_runtime_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CoordinatorDown) GetMsg() isCoordinatorDown_Msg {
@@ -3533,7 +3905,7 @@ type StartCoordinators struct {
 
 func (x *StartCoordinators) Reset() {
 	*x = StartCoordinators{}
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3917,7 @@ func (x *StartCoordinators) String() string {
 func (*StartCoordinators) ProtoMessage() {}
 
 func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[42]
+	mi := &file_runtime_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +3930,7 @@ func (x *StartCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartCoordinators.ProtoReflect.Descriptor instead.
 func (*StartCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{42}
+	return file_runtime_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StartCoordinators) GetStates() map[string][]byte {
@@ -3605,7 +3977,7 @@ type SnapshotCoordinators struct {
 
 func (x *SnapshotCoordinators) Reset() {
 	*x = SnapshotCoordinators{}
-	mi := &file_runtime_proto_msgTypes[43]
+	mi := &file_runtime_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3989,7 @@ func (x *SnapshotCoordinators) String() string {
 func (*SnapshotCoordinators) ProtoMessage() {}
 
 func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[43]
+	mi := &file_runtime_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +4002,7 @@ func (x *SnapshotCoordinators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCoordinators.ProtoReflect.Descriptor instead.
 func (*SnapshotCoordinators) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{43}
+	return file_runtime_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SnapshotCoordinators) GetCheckpointId() int64 {
@@ -3651,7 +4023,7 @@ type SubtaskReady struct {
 
 func (x *SubtaskReady) Reset() {
 	*x = SubtaskReady{}
-	mi := &file_runtime_proto_msgTypes[44]
+	mi := &file_runtime_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +4035,7 @@ func (x *SubtaskReady) String() string {
 func (*SubtaskReady) ProtoMessage() {}
 
 func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[44]
+	mi := &file_runtime_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +4048,7 @@ func (x *SubtaskReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskReady.ProtoReflect.Descriptor instead.
 func (*SubtaskReady) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{44}
+	return file_runtime_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SubtaskReady) GetOperatorId() string {
@@ -3712,7 +4084,7 @@ type SubtaskFailed struct {
 
 func (x *SubtaskFailed) Reset() {
 	*x = SubtaskFailed{}
-	mi := &file_runtime_proto_msgTypes[45]
+	mi := &file_runtime_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +4096,7 @@ func (x *SubtaskFailed) String() string {
 func (*SubtaskFailed) ProtoMessage() {}
 
 func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[45]
+	mi := &file_runtime_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +4109,7 @@ func (x *SubtaskFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskFailed.ProtoReflect.Descriptor instead.
 func (*SubtaskFailed) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{45}
+	return file_runtime_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SubtaskFailed) GetOperatorId() string {
@@ -3778,7 +4150,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\theartbeat\x18\x02 \x01(\v2\x1d.thalweg.runtime.v1.HeartbeatH\x00R\theartbeat\x12>\n" +
 	"\x06worker\x18\x03 \x01(\v2$.thalweg.runtime.v1.WorkerEnvelopeUpH\x00R\x06worker\x12G\n" +
 	"\rworker_exited\x18\x04 \x01(\v2 .thalweg.runtime.v1.WorkerExitedH\x00R\fworkerExitedB\x05\n" +
-	"\x03msg\"\xb6\x02\n" +
+	"\x03msg\"\xe9\x02\n" +
 	"\x13RegisterTaskManager\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x14\n" +
@@ -3792,7 +4164,11 @@ const file_runtime_proto_rawDesc = "" +
 	"last_epoch\x18\t \x01(\x03R\tlastEpoch\x12\x12\n" +
 	"\x04jobs\x18\n" +
 	" \x03(\tR\x04jobs\x12\x10\n" +
-	"\x03pid\x18\v \x01(\x05R\x03pid\"\x9d\x01\n" +
+	"\x03pid\x18\v \x01(\x05R\x03pid\x121\n" +
+	"\x04held\x18\f \x03(\v2\x1d.thalweg.runtime.v1.HeldSlotsR\x04held\"8\n" +
+	"\tHeldSlots\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
+	"\x05slots\x18\x02 \x03(\x05R\x05slots\"\x9d\x01\n" +
 	"\tHeartbeat\x12\x17\n" +
 	"\atime_ms\x18\x01 \x01(\x03R\x06timeMs\x12\x1b\n" +
 	"\trss_bytes\x18\x02 \x01(\x03R\brssBytes\x12\x1f\n" +
@@ -3862,7 +4238,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x02up\x18\x02 \x01(\v2\x1c.thalweg.runtime.v1.WorkerUpR\x02up\"_\n" +
 	"\x12WorkerEnvelopeDown\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x122\n" +
-	"\x04down\x18\x02 \x01(\v2\x1e.thalweg.runtime.v1.WorkerDownR\x04down\"\xd3\x03\n" +
+	"\x04down\x18\x02 \x01(\v2\x1e.thalweg.runtime.v1.WorkerDownR\x04down\"\x8e\x04\n" +
 	"\bWorkerUp\x127\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1f.thalweg.runtime.v1.WorkerHelloH\x00R\x05hello\x12E\n" +
 	"\n" +
@@ -3871,8 +4247,25 @@ const file_runtime_proto_rawDesc = "" +
 	"\bdeclined\x18\x04 \x01(\v2&.thalweg.runtime.v1.CheckpointDeclinedH\x00R\bdeclined\x12J\n" +
 	"\x0eoperator_event\x18\x05 \x01(\v2!.thalweg.runtime.v1.OperatorEventH\x00R\roperatorEvent\x12=\n" +
 	"\ametrics\x18\x06 \x01(\v2!.thalweg.runtime.v1.WorkerMetricsH\x00R\ametrics\x128\n" +
-	"\x06opened\x18\a \x01(\v2\x1e.thalweg.runtime.v1.TaskOpenedH\x00R\x06openedB\x05\n" +
-	"\x03msg\"I\n" +
+	"\x06opened\x18\a \x01(\v2\x1e.thalweg.runtime.v1.TaskOpenedH\x00R\x06opened\x129\n" +
+	"\x06report\x18\b \x01(\v2\x1f.thalweg.runtime.v1.TasksReportH\x00R\x06reportB\x05\n" +
+	"\x03msg\"F\n" +
+	"\vTasksReport\x127\n" +
+	"\x05tasks\x18\x01 \x03(\v2!.thalweg.runtime.v1.SurvivingTaskR\x05tasks\"\x9a\x03\n" +
+	"\rSurvivingTask\x12!\n" +
+	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x123\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1d.thalweg.runtime.v1.TaskStateR\x05state\x12\x12\n" +
+	"\x04slot\x18\x03 \x01(\x05R\x04slot\x12 \n" +
+	"\vparallelism\x18\x04 \x01(\x05R\vparallelism\x12'\n" +
+	"\x0fmax_parallelism\x18\x05 \x01(\x05R\x0emaxParallelism\x124\n" +
+	"\x16restored_checkpoint_id\x18\x06 \x01(\x03R\x14restoredCheckpointId\x12\x16\n" +
+	"\x06source\x18\a \x01(\bR\x06source\x12\x14\n" +
+	"\x05taken\x18\b \x03(\x03R\x05taken\x12\x1a\n" +
+	"\bassigned\x18\t \x01(\x03R\bassigned\x12\x16\n" +
+	"\x06custom\x18\n" +
+	" \x01(\bR\x06custom\x12\x1c\n" +
+	"\tsuspended\x18\v \x01(\bR\tsuspended\x12\x1c\n" +
+	"\tfinishing\x18\f \x01(\bR\tfinishing\"I\n" +
 	"\n" +
 	"TaskOpened\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x18\n" +
@@ -3918,7 +4311,7 @@ const file_runtime_proto_rawDesc = "" +
 	"operatorId\x12\x18\n" +
 	"\asubtask\x18\x02 \x01(\x05R\asubtask\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x18\n" +
-	"\apayload\x18\x04 \x01(\fR\apayload\"\xd7\x04\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\"\xca\x05\n" +
 	"\n" +
 	"WorkerDown\x124\n" +
 	"\x06deploy\x18\x01 \x01(\v2\x1a.thalweg.runtime.v1.DeployH\x00R\x06deploy\x129\n" +
@@ -3929,8 +4322,15 @@ const file_runtime_proto_rawDesc = "" +
 	"\x0eoperator_event\x18\x06 \x01(\v2!.thalweg.runtime.v1.OperatorEventH\x00R\roperatorEvent\x129\n" +
 	"\x06finish\x18\a \x01(\v2\x1f.thalweg.runtime.v1.FinishTasksH\x00R\x06finish\x12A\n" +
 	"\arelease\x18\b \x01(\v2%.thalweg.runtime.v1.ReleasePartitionsH\x00R\arelease\x12<\n" +
-	"\aproceed\x18\t \x01(\v2 .thalweg.runtime.v1.ProceedTasksH\x00R\aproceedB\x05\n" +
-	"\x03msg\"3\n" +
+	"\aproceed\x18\t \x01(\v2 .thalweg.runtime.v1.ProceedTasksH\x00R\aproceed\x129\n" +
+	"\x06report\x18\n" +
+	" \x01(\v2\x1f.thalweg.runtime.v1.ReportTasksH\x00R\x06report\x126\n" +
+	"\x05adopt\x18\v \x01(\v2\x1e.thalweg.runtime.v1.AdoptTasksH\x00R\x05adoptB\x05\n" +
+	"\x03msg\"\r\n" +
+	"\vReportTasks\"1\n" +
+	"\n" +
+	"AdoptTasks\x12#\n" +
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"3\n" +
 	"\fProceedTasks\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"}\n" +
 	"\x06Deploy\x128\n" +
@@ -4086,123 +4486,134 @@ func file_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_runtime_proto_goTypes = []any{
 	(TaskState)(0),               // 0: thalweg.runtime.v1.TaskState
 	(*TaskManagerUp)(nil),        // 1: thalweg.runtime.v1.TaskManagerUp
 	(*RegisterTaskManager)(nil),  // 2: thalweg.runtime.v1.RegisterTaskManager
-	(*Heartbeat)(nil),            // 3: thalweg.runtime.v1.Heartbeat
-	(*WorkerUsage)(nil),          // 4: thalweg.runtime.v1.WorkerUsage
-	(*TaskManagerDown)(nil),      // 5: thalweg.runtime.v1.TaskManagerDown
-	(*SecurityTokens)(nil),       // 6: thalweg.runtime.v1.SecurityTokens
-	(*Registered)(nil),           // 7: thalweg.runtime.v1.Registered
-	(*Refused)(nil),              // 8: thalweg.runtime.v1.Refused
-	(*Shutdown)(nil),             // 9: thalweg.runtime.v1.Shutdown
-	(*StartWorker)(nil),          // 10: thalweg.runtime.v1.StartWorker
-	(*Artifact)(nil),             // 11: thalweg.runtime.v1.Artifact
-	(*StopWorker)(nil),           // 12: thalweg.runtime.v1.StopWorker
-	(*WorkerExited)(nil),         // 13: thalweg.runtime.v1.WorkerExited
-	(*WorkerEnvelopeUp)(nil),     // 14: thalweg.runtime.v1.WorkerEnvelopeUp
-	(*WorkerEnvelopeDown)(nil),   // 15: thalweg.runtime.v1.WorkerEnvelopeDown
-	(*WorkerUp)(nil),             // 16: thalweg.runtime.v1.WorkerUp
-	(*TaskOpened)(nil),           // 17: thalweg.runtime.v1.TaskOpened
-	(*WorkerHello)(nil),          // 18: thalweg.runtime.v1.WorkerHello
-	(*TaskStateChanged)(nil),     // 19: thalweg.runtime.v1.TaskStateChanged
-	(*Failure)(nil),              // 20: thalweg.runtime.v1.Failure
-	(*CheckpointAck)(nil),        // 21: thalweg.runtime.v1.CheckpointAck
-	(*CheckpointDeclined)(nil),   // 22: thalweg.runtime.v1.CheckpointDeclined
-	(*OperatorEvent)(nil),        // 23: thalweg.runtime.v1.OperatorEvent
-	(*WorkerDown)(nil),           // 24: thalweg.runtime.v1.WorkerDown
-	(*ProceedTasks)(nil),         // 25: thalweg.runtime.v1.ProceedTasks
-	(*Deploy)(nil),               // 26: thalweg.runtime.v1.Deploy
-	(*ReleasePartitions)(nil),    // 27: thalweg.runtime.v1.ReleasePartitions
-	(*TaskDeployment)(nil),       // 28: thalweg.runtime.v1.TaskDeployment
-	(*GateDeployment)(nil),       // 29: thalweg.runtime.v1.GateDeployment
-	(*ChannelSource)(nil),        // 30: thalweg.runtime.v1.ChannelSource
-	(*PartitionDeployment)(nil),  // 31: thalweg.runtime.v1.PartitionDeployment
-	(*CancelTasks)(nil),          // 32: thalweg.runtime.v1.CancelTasks
-	(*TriggerCheckpoint)(nil),    // 33: thalweg.runtime.v1.TriggerCheckpoint
-	(*CheckpointNotice)(nil),     // 34: thalweg.runtime.v1.CheckpointNotice
-	(*FinishTasks)(nil),          // 35: thalweg.runtime.v1.FinishTasks
-	(*WorkerMetrics)(nil),        // 36: thalweg.runtime.v1.WorkerMetrics
-	(*TaskMetrics)(nil),          // 37: thalweg.runtime.v1.TaskMetrics
-	(*Metric)(nil),               // 38: thalweg.runtime.v1.Metric
-	(*CoordinatorUp)(nil),        // 39: thalweg.runtime.v1.CoordinatorUp
-	(*CoordinatorReady)(nil),     // 40: thalweg.runtime.v1.CoordinatorReady
-	(*CoordinatorSnapshot)(nil),  // 41: thalweg.runtime.v1.CoordinatorSnapshot
-	(*CoordinatorDown)(nil),      // 42: thalweg.runtime.v1.CoordinatorDown
-	(*StartCoordinators)(nil),    // 43: thalweg.runtime.v1.StartCoordinators
-	(*SnapshotCoordinators)(nil), // 44: thalweg.runtime.v1.SnapshotCoordinators
-	(*SubtaskReady)(nil),         // 45: thalweg.runtime.v1.SubtaskReady
-	(*SubtaskFailed)(nil),        // 46: thalweg.runtime.v1.SubtaskFailed
-	nil,                          // 47: thalweg.runtime.v1.StartWorker.ConfigEntry
-	nil,                          // 48: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	nil,                          // 49: thalweg.runtime.v1.StartCoordinators.StatesEntry
-	nil,                          // 50: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	(*HeldSlots)(nil),            // 3: thalweg.runtime.v1.HeldSlots
+	(*Heartbeat)(nil),            // 4: thalweg.runtime.v1.Heartbeat
+	(*WorkerUsage)(nil),          // 5: thalweg.runtime.v1.WorkerUsage
+	(*TaskManagerDown)(nil),      // 6: thalweg.runtime.v1.TaskManagerDown
+	(*SecurityTokens)(nil),       // 7: thalweg.runtime.v1.SecurityTokens
+	(*Registered)(nil),           // 8: thalweg.runtime.v1.Registered
+	(*Refused)(nil),              // 9: thalweg.runtime.v1.Refused
+	(*Shutdown)(nil),             // 10: thalweg.runtime.v1.Shutdown
+	(*StartWorker)(nil),          // 11: thalweg.runtime.v1.StartWorker
+	(*Artifact)(nil),             // 12: thalweg.runtime.v1.Artifact
+	(*StopWorker)(nil),           // 13: thalweg.runtime.v1.StopWorker
+	(*WorkerExited)(nil),         // 14: thalweg.runtime.v1.WorkerExited
+	(*WorkerEnvelopeUp)(nil),     // 15: thalweg.runtime.v1.WorkerEnvelopeUp
+	(*WorkerEnvelopeDown)(nil),   // 16: thalweg.runtime.v1.WorkerEnvelopeDown
+	(*WorkerUp)(nil),             // 17: thalweg.runtime.v1.WorkerUp
+	(*TasksReport)(nil),          // 18: thalweg.runtime.v1.TasksReport
+	(*SurvivingTask)(nil),        // 19: thalweg.runtime.v1.SurvivingTask
+	(*TaskOpened)(nil),           // 20: thalweg.runtime.v1.TaskOpened
+	(*WorkerHello)(nil),          // 21: thalweg.runtime.v1.WorkerHello
+	(*TaskStateChanged)(nil),     // 22: thalweg.runtime.v1.TaskStateChanged
+	(*Failure)(nil),              // 23: thalweg.runtime.v1.Failure
+	(*CheckpointAck)(nil),        // 24: thalweg.runtime.v1.CheckpointAck
+	(*CheckpointDeclined)(nil),   // 25: thalweg.runtime.v1.CheckpointDeclined
+	(*OperatorEvent)(nil),        // 26: thalweg.runtime.v1.OperatorEvent
+	(*WorkerDown)(nil),           // 27: thalweg.runtime.v1.WorkerDown
+	(*ReportTasks)(nil),          // 28: thalweg.runtime.v1.ReportTasks
+	(*AdoptTasks)(nil),           // 29: thalweg.runtime.v1.AdoptTasks
+	(*ProceedTasks)(nil),         // 30: thalweg.runtime.v1.ProceedTasks
+	(*Deploy)(nil),               // 31: thalweg.runtime.v1.Deploy
+	(*ReleasePartitions)(nil),    // 32: thalweg.runtime.v1.ReleasePartitions
+	(*TaskDeployment)(nil),       // 33: thalweg.runtime.v1.TaskDeployment
+	(*GateDeployment)(nil),       // 34: thalweg.runtime.v1.GateDeployment
+	(*ChannelSource)(nil),        // 35: thalweg.runtime.v1.ChannelSource
+	(*PartitionDeployment)(nil),  // 36: thalweg.runtime.v1.PartitionDeployment
+	(*CancelTasks)(nil),          // 37: thalweg.runtime.v1.CancelTasks
+	(*TriggerCheckpoint)(nil),    // 38: thalweg.runtime.v1.TriggerCheckpoint
+	(*CheckpointNotice)(nil),     // 39: thalweg.runtime.v1.CheckpointNotice
+	(*FinishTasks)(nil),          // 40: thalweg.runtime.v1.FinishTasks
+	(*WorkerMetrics)(nil),        // 41: thalweg.runtime.v1.WorkerMetrics
+	(*TaskMetrics)(nil),          // 42: thalweg.runtime.v1.TaskMetrics
+	(*Metric)(nil),               // 43: thalweg.runtime.v1.Metric
+	(*CoordinatorUp)(nil),        // 44: thalweg.runtime.v1.CoordinatorUp
+	(*CoordinatorReady)(nil),     // 45: thalweg.runtime.v1.CoordinatorReady
+	(*CoordinatorSnapshot)(nil),  // 46: thalweg.runtime.v1.CoordinatorSnapshot
+	(*CoordinatorDown)(nil),      // 47: thalweg.runtime.v1.CoordinatorDown
+	(*StartCoordinators)(nil),    // 48: thalweg.runtime.v1.StartCoordinators
+	(*SnapshotCoordinators)(nil), // 49: thalweg.runtime.v1.SnapshotCoordinators
+	(*SubtaskReady)(nil),         // 50: thalweg.runtime.v1.SubtaskReady
+	(*SubtaskFailed)(nil),        // 51: thalweg.runtime.v1.SubtaskFailed
+	nil,                          // 52: thalweg.runtime.v1.StartWorker.ConfigEntry
+	nil,                          // 53: thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	nil,                          // 54: thalweg.runtime.v1.StartCoordinators.StatesEntry
+	nil,                          // 55: thalweg.runtime.v1.StartCoordinators.ParallelismEntry
 }
 var file_runtime_proto_depIdxs = []int32{
 	2,  // 0: thalweg.runtime.v1.TaskManagerUp.register:type_name -> thalweg.runtime.v1.RegisterTaskManager
-	3,  // 1: thalweg.runtime.v1.TaskManagerUp.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
-	14, // 2: thalweg.runtime.v1.TaskManagerUp.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeUp
-	13, // 3: thalweg.runtime.v1.TaskManagerUp.worker_exited:type_name -> thalweg.runtime.v1.WorkerExited
-	4,  // 4: thalweg.runtime.v1.Heartbeat.workers:type_name -> thalweg.runtime.v1.WorkerUsage
-	7,  // 5: thalweg.runtime.v1.TaskManagerDown.registered:type_name -> thalweg.runtime.v1.Registered
-	8,  // 6: thalweg.runtime.v1.TaskManagerDown.refused:type_name -> thalweg.runtime.v1.Refused
-	10, // 7: thalweg.runtime.v1.TaskManagerDown.start_worker:type_name -> thalweg.runtime.v1.StartWorker
-	12, // 8: thalweg.runtime.v1.TaskManagerDown.stop_worker:type_name -> thalweg.runtime.v1.StopWorker
-	15, // 9: thalweg.runtime.v1.TaskManagerDown.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeDown
-	9,  // 10: thalweg.runtime.v1.TaskManagerDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
-	3,  // 11: thalweg.runtime.v1.TaskManagerDown.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
-	6,  // 12: thalweg.runtime.v1.TaskManagerDown.tokens:type_name -> thalweg.runtime.v1.SecurityTokens
-	11, // 13: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
-	47, // 14: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
-	16, // 15: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
-	24, // 16: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
-	18, // 17: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	19, // 18: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
-	21, // 19: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
-	22, // 20: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
-	23, // 21: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	36, // 22: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
-	17, // 23: thalweg.runtime.v1.WorkerUp.opened:type_name -> thalweg.runtime.v1.TaskOpened
-	0,  // 24: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
-	20, // 25: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
-	20, // 26: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
-	26, // 27: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
-	32, // 28: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
-	33, // 29: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
-	34, // 30: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	34, // 31: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
-	23, // 32: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	35, // 33: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
-	27, // 34: thalweg.runtime.v1.WorkerDown.release:type_name -> thalweg.runtime.v1.ReleasePartitions
-	25, // 35: thalweg.runtime.v1.WorkerDown.proceed:type_name -> thalweg.runtime.v1.ProceedTasks
-	28, // 36: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
-	29, // 37: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
-	31, // 38: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
-	30, // 39: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
-	37, // 40: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
-	38, // 41: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
-	18, // 42: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
-	23, // 43: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	41, // 44: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
-	20, // 45: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
-	40, // 46: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
-	48, // 47: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
-	43, // 48: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
-	44, // 49: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
-	34, // 50: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
-	23, // 51: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
-	45, // 52: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
-	46, // 53: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
-	9,  // 54: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
-	49, // 55: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
-	50, // 56: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	4,  // 1: thalweg.runtime.v1.TaskManagerUp.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
+	15, // 2: thalweg.runtime.v1.TaskManagerUp.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeUp
+	14, // 3: thalweg.runtime.v1.TaskManagerUp.worker_exited:type_name -> thalweg.runtime.v1.WorkerExited
+	3,  // 4: thalweg.runtime.v1.RegisterTaskManager.held:type_name -> thalweg.runtime.v1.HeldSlots
+	5,  // 5: thalweg.runtime.v1.Heartbeat.workers:type_name -> thalweg.runtime.v1.WorkerUsage
+	8,  // 6: thalweg.runtime.v1.TaskManagerDown.registered:type_name -> thalweg.runtime.v1.Registered
+	9,  // 7: thalweg.runtime.v1.TaskManagerDown.refused:type_name -> thalweg.runtime.v1.Refused
+	11, // 8: thalweg.runtime.v1.TaskManagerDown.start_worker:type_name -> thalweg.runtime.v1.StartWorker
+	13, // 9: thalweg.runtime.v1.TaskManagerDown.stop_worker:type_name -> thalweg.runtime.v1.StopWorker
+	16, // 10: thalweg.runtime.v1.TaskManagerDown.worker:type_name -> thalweg.runtime.v1.WorkerEnvelopeDown
+	10, // 11: thalweg.runtime.v1.TaskManagerDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
+	4,  // 12: thalweg.runtime.v1.TaskManagerDown.heartbeat:type_name -> thalweg.runtime.v1.Heartbeat
+	7,  // 13: thalweg.runtime.v1.TaskManagerDown.tokens:type_name -> thalweg.runtime.v1.SecurityTokens
+	12, // 14: thalweg.runtime.v1.StartWorker.artifact:type_name -> thalweg.runtime.v1.Artifact
+	52, // 15: thalweg.runtime.v1.StartWorker.config:type_name -> thalweg.runtime.v1.StartWorker.ConfigEntry
+	17, // 16: thalweg.runtime.v1.WorkerEnvelopeUp.up:type_name -> thalweg.runtime.v1.WorkerUp
+	27, // 17: thalweg.runtime.v1.WorkerEnvelopeDown.down:type_name -> thalweg.runtime.v1.WorkerDown
+	21, // 18: thalweg.runtime.v1.WorkerUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	22, // 19: thalweg.runtime.v1.WorkerUp.task_state:type_name -> thalweg.runtime.v1.TaskStateChanged
+	24, // 20: thalweg.runtime.v1.WorkerUp.ack:type_name -> thalweg.runtime.v1.CheckpointAck
+	25, // 21: thalweg.runtime.v1.WorkerUp.declined:type_name -> thalweg.runtime.v1.CheckpointDeclined
+	26, // 22: thalweg.runtime.v1.WorkerUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	41, // 23: thalweg.runtime.v1.WorkerUp.metrics:type_name -> thalweg.runtime.v1.WorkerMetrics
+	20, // 24: thalweg.runtime.v1.WorkerUp.opened:type_name -> thalweg.runtime.v1.TaskOpened
+	18, // 25: thalweg.runtime.v1.WorkerUp.report:type_name -> thalweg.runtime.v1.TasksReport
+	19, // 26: thalweg.runtime.v1.TasksReport.tasks:type_name -> thalweg.runtime.v1.SurvivingTask
+	0,  // 27: thalweg.runtime.v1.SurvivingTask.state:type_name -> thalweg.runtime.v1.TaskState
+	0,  // 28: thalweg.runtime.v1.TaskStateChanged.state:type_name -> thalweg.runtime.v1.TaskState
+	23, // 29: thalweg.runtime.v1.TaskStateChanged.failure:type_name -> thalweg.runtime.v1.Failure
+	23, // 30: thalweg.runtime.v1.CheckpointDeclined.failure:type_name -> thalweg.runtime.v1.Failure
+	31, // 31: thalweg.runtime.v1.WorkerDown.deploy:type_name -> thalweg.runtime.v1.Deploy
+	37, // 32: thalweg.runtime.v1.WorkerDown.cancel:type_name -> thalweg.runtime.v1.CancelTasks
+	38, // 33: thalweg.runtime.v1.WorkerDown.trigger:type_name -> thalweg.runtime.v1.TriggerCheckpoint
+	39, // 34: thalweg.runtime.v1.WorkerDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	39, // 35: thalweg.runtime.v1.WorkerDown.aborted:type_name -> thalweg.runtime.v1.CheckpointNotice
+	26, // 36: thalweg.runtime.v1.WorkerDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	40, // 37: thalweg.runtime.v1.WorkerDown.finish:type_name -> thalweg.runtime.v1.FinishTasks
+	32, // 38: thalweg.runtime.v1.WorkerDown.release:type_name -> thalweg.runtime.v1.ReleasePartitions
+	30, // 39: thalweg.runtime.v1.WorkerDown.proceed:type_name -> thalweg.runtime.v1.ProceedTasks
+	28, // 40: thalweg.runtime.v1.WorkerDown.report:type_name -> thalweg.runtime.v1.ReportTasks
+	29, // 41: thalweg.runtime.v1.WorkerDown.adopt:type_name -> thalweg.runtime.v1.AdoptTasks
+	33, // 42: thalweg.runtime.v1.Deploy.tasks:type_name -> thalweg.runtime.v1.TaskDeployment
+	34, // 43: thalweg.runtime.v1.TaskDeployment.inputs:type_name -> thalweg.runtime.v1.GateDeployment
+	36, // 44: thalweg.runtime.v1.TaskDeployment.outputs:type_name -> thalweg.runtime.v1.PartitionDeployment
+	35, // 45: thalweg.runtime.v1.GateDeployment.channels:type_name -> thalweg.runtime.v1.ChannelSource
+	42, // 46: thalweg.runtime.v1.WorkerMetrics.tasks:type_name -> thalweg.runtime.v1.TaskMetrics
+	43, // 47: thalweg.runtime.v1.TaskMetrics.metrics:type_name -> thalweg.runtime.v1.Metric
+	21, // 48: thalweg.runtime.v1.CoordinatorUp.hello:type_name -> thalweg.runtime.v1.WorkerHello
+	26, // 49: thalweg.runtime.v1.CoordinatorUp.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	46, // 50: thalweg.runtime.v1.CoordinatorUp.snapshot:type_name -> thalweg.runtime.v1.CoordinatorSnapshot
+	23, // 51: thalweg.runtime.v1.CoordinatorUp.failure:type_name -> thalweg.runtime.v1.Failure
+	45, // 52: thalweg.runtime.v1.CoordinatorUp.ready:type_name -> thalweg.runtime.v1.CoordinatorReady
+	53, // 53: thalweg.runtime.v1.CoordinatorSnapshot.states:type_name -> thalweg.runtime.v1.CoordinatorSnapshot.StatesEntry
+	48, // 54: thalweg.runtime.v1.CoordinatorDown.start:type_name -> thalweg.runtime.v1.StartCoordinators
+	49, // 55: thalweg.runtime.v1.CoordinatorDown.snapshot:type_name -> thalweg.runtime.v1.SnapshotCoordinators
+	39, // 56: thalweg.runtime.v1.CoordinatorDown.completed:type_name -> thalweg.runtime.v1.CheckpointNotice
+	26, // 57: thalweg.runtime.v1.CoordinatorDown.operator_event:type_name -> thalweg.runtime.v1.OperatorEvent
+	50, // 58: thalweg.runtime.v1.CoordinatorDown.subtask_ready:type_name -> thalweg.runtime.v1.SubtaskReady
+	51, // 59: thalweg.runtime.v1.CoordinatorDown.subtask_failed:type_name -> thalweg.runtime.v1.SubtaskFailed
+	10, // 60: thalweg.runtime.v1.CoordinatorDown.shutdown:type_name -> thalweg.runtime.v1.Shutdown
+	54, // 61: thalweg.runtime.v1.StartCoordinators.states:type_name -> thalweg.runtime.v1.StartCoordinators.StatesEntry
+	55, // 62: thalweg.runtime.v1.StartCoordinators.parallelism:type_name -> thalweg.runtime.v1.StartCoordinators.ParallelismEntry
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -4216,7 +4627,7 @@ func file_runtime_proto_init() {
 		(*TaskManagerUp_Worker)(nil),
 		(*TaskManagerUp_WorkerExited)(nil),
 	}
-	file_runtime_proto_msgTypes[4].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[5].OneofWrappers = []any{
 		(*TaskManagerDown_Registered)(nil),
 		(*TaskManagerDown_Refused)(nil),
 		(*TaskManagerDown_StartWorker)(nil),
@@ -4226,7 +4637,7 @@ func file_runtime_proto_init() {
 		(*TaskManagerDown_Heartbeat)(nil),
 		(*TaskManagerDown_Tokens)(nil),
 	}
-	file_runtime_proto_msgTypes[15].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[16].OneofWrappers = []any{
 		(*WorkerUp_Hello)(nil),
 		(*WorkerUp_TaskState)(nil),
 		(*WorkerUp_Ack)(nil),
@@ -4234,8 +4645,9 @@ func file_runtime_proto_init() {
 		(*WorkerUp_OperatorEvent)(nil),
 		(*WorkerUp_Metrics)(nil),
 		(*WorkerUp_Opened)(nil),
+		(*WorkerUp_Report)(nil),
 	}
-	file_runtime_proto_msgTypes[23].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[26].OneofWrappers = []any{
 		(*WorkerDown_Deploy)(nil),
 		(*WorkerDown_Cancel)(nil),
 		(*WorkerDown_Trigger)(nil),
@@ -4245,15 +4657,17 @@ func file_runtime_proto_init() {
 		(*WorkerDown_Finish)(nil),
 		(*WorkerDown_Release)(nil),
 		(*WorkerDown_Proceed)(nil),
+		(*WorkerDown_Report)(nil),
+		(*WorkerDown_Adopt)(nil),
 	}
-	file_runtime_proto_msgTypes[38].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[43].OneofWrappers = []any{
 		(*CoordinatorUp_Hello)(nil),
 		(*CoordinatorUp_OperatorEvent)(nil),
 		(*CoordinatorUp_Snapshot)(nil),
 		(*CoordinatorUp_Failure)(nil),
 		(*CoordinatorUp_Ready)(nil),
 	}
-	file_runtime_proto_msgTypes[41].OneofWrappers = []any{
+	file_runtime_proto_msgTypes[46].OneofWrappers = []any{
 		(*CoordinatorDown_Start)(nil),
 		(*CoordinatorDown_Snapshot)(nil),
 		(*CoordinatorDown_Completed)(nil),
@@ -4268,7 +4682,7 @@ func file_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_proto_rawDesc), len(file_runtime_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   50,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

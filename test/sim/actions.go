@@ -79,7 +79,7 @@ func (w *World) own(add func(int, func())) {
 				}
 				w.wanted, w.newest = false, next.epoch
 				w.masters = append(w.masters, next)
-				next.step(scheduler.Start{})
+				next.begin()
 			}
 		})
 	}
@@ -111,8 +111,10 @@ func (w *World) advance() {
 		if d, ok := m.coord.Deadline(); ok {
 			at(d.UnixMilli(), true)
 		}
-		if d, ok := m.sched.Deadline(); ok {
-			at(d.UnixMilli(), true)
+		if m.sched != nil {
+			if d, ok := m.sched.Deadline(); ok {
+				at(d.UnixMilli(), true)
+			}
 		}
 	}
 	for _, tm := range w.managers {
@@ -168,8 +170,10 @@ func (m *master) actions(add func(int, func())) {
 				}
 			})
 		}
-		if d, ok := m.sched.Deadline(); ok && d.UnixMilli() <= w.now {
-			add(8, func() { m.step(scheduler.Tick{}) })
+		if m.sched != nil {
+			if d, ok := m.sched.Deadline(); ok && d.UnixMilli() <= w.now {
+				add(8, func() { m.step(scheduler.Tick{}) })
+			}
 		}
 		if p := m.proc; p != nil {
 			queue := func(q *[]func()) {

@@ -47,9 +47,7 @@ func (m *master) carryOut(e coordinator.Effect) {
 		w.point("triggered")
 	case coordinator.NotifyComplete:
 		w.trace("epoch %d: checkpoint %d is complete", m.epoch, e.ID)
-		m.toTasks(e.Tasks, func(wk *worker, ids []graph.ExecutionID) {
-			wk.each(ids, func(t *Task) { t.inbox = append(t.inbox, func() error { return t.complete(e.ID) }) })
-		})
+		m.toTasks(e.Tasks, func(wk *worker, ids []graph.ExecutionID) { wk.completed(ids, e.ID) })
 		m.step(scheduler.CheckpointDone{})
 		w.point("notified")
 	case coordinator.NotifyAborted:
@@ -61,12 +59,7 @@ func (m *master) carryOut(e coordinator.Effect) {
 		if strings.HasPrefix(e.Reason, coordinator.ErrSubsumed.Error()) {
 			w.sometimes("a newer checkpoint completed before an older one")
 		}
-		m.toTasks(e.Tasks, func(wk *worker, _ []graph.ExecutionID) {
-			for _, t := range wk.sorted() {
-				t.abortUpload(e.ID)
-				t.inbox = append(t.inbox, func() error { return t.aborted(e.ID, e.Resume) })
-			}
-		})
+		m.toTasks(e.Tasks, func(wk *worker, _ []graph.ExecutionID) { wk.aborted(e.ID, e.Resume) })
 	case coordinator.FinishTasks:
 		m.step(scheduler.StopDone{OK: true})
 		m.step(scheduler.FinalDone{OK: true})

@@ -13,6 +13,10 @@ import (
 
 // received takes what a worker says.
 func (m *master) received(l *link, r any) {
+	if m.adopting != nil {
+		m.duringAdoption(l, r)
+		return
+	}
 	switch r := r.(type) {
 	case helloReport:
 		m.hello[l] = true
@@ -22,6 +26,7 @@ func (m *master) received(l *link, r any) {
 		m.step(scheduler.WorkerDown{TaskManager: l.tm.id, Process: true, Failure: scheduler.Failure{Kind: "worker", Death: true, Message: "the worker on " + l.tm.id + " ended"}})
 		l.send(l.tm.startWorker)
 		m.checkPrepared()
+	case tasksReport: // it was too late
 	case taskReport:
 		ev := scheduler.TaskChanged{ID: r.id, EndOfData: r.endOfData, State: map[taskState]scheduler.TaskState{
 			running: scheduler.TaskRunning, finished: scheduler.TaskFinished, canceled: scheduler.TaskCanceled, failed: scheduler.TaskFailed}[r.state]}
@@ -39,7 +44,7 @@ func (m *master) received(l *link, r any) {
 	case declineReport:
 		m.checkpoints(coordinator.Decline{ID: r.checkpoint, Execution: r.id, Reason: r.reason, TaskFailed: r.notRunning})
 	case eventReport:
-		if p := m.proc; p != nil && m.sched.Execution(r.id) != nil {
+		if p := m.proc; p != nil && m.execution(r.id) != nil {
 			_ = p // the source's readers ask for nothing
 		}
 	}
@@ -90,8 +95,11 @@ func (m *master) startEnumerator() {
 			continue
 		}
 		m.starts++
-		proc, state := m.proc, p.states[op]
-		proc.down = append(proc.down, func() { proc.start(p.attempt, v.Parallelism, op, half, state) })
+		proc, state, attempt, parallelism := m.proc, p.states[op], p.attempt, v.Parallelism
+		if p.attempts != nil {
+			attempt, parallelism = p.attempts[v.ID], p.parallelism[v.ID]
+		}
+		proc.down = append(proc.down, func() { proc.start(attempt, parallelism, op, half, state) })
 	}
 }
 
@@ -109,14 +117,19 @@ func (m *master) heard(msg any) {
 	case processSnapshot:
 		m.checkpoints(coordinator.CoordinatorSnapshot{ID: msg.id, States: msg.states, Err: msg.err})
 	case processFailure:
+		if m.adopting != nil {
+			m.abandon("the enumerators cannot be made")
+			return
+		}
 		m.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "coordinator", Message: msg.err.Error()}})
 	case processEvent:
-		x := m.sched.Execution(graph.ExecutionID{Vertex: graph.VertexID(msg.op), Subtask: msg.subtask, Attempt: msg.attempt})
+		x := m.execution(graph.ExecutionID{Vertex: graph.VertexID(msg.op), Subtask: msg.subtask, Attempt: msg.attempt})
 		if x == nil || x.State.Terminal() {
 			return
 		}
 		m.toTasks([]graph.ExecutionID{x.ID}, func(wk *worker, ids []graph.ExecutionID) {
 			wk.each(ids, func(t *Task) {
+				t.takeover.Received(msg.payload)
 				t.inbox = append(t.inbox, func() error { return t.event(msg.op, msg.payload) })
 			})
 		})
@@ -132,6 +145,10 @@ func (m *master) killProcess() {
 	m.proc, m.procOf, m.starts = nil, nil, 0
 	if m.prep != nil {
 		m.prep.coord = false
+	}
+	if m.adopting != nil {
+		m.abandon("the coordinator process ended")
+		return
 	}
 	m.step(scheduler.Fail{Failure: scheduler.Failure{Kind: "coordinator", Death: true, Message: "the coordinator process ended"}})
 	m.startEnumerator()

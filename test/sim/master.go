@@ -31,7 +31,9 @@ type master struct {
 	graph    *graph.JobGraph
 	storage  *storage.Storage
 	coord    *coordinator.Coordinator
-	sched    *scheduler.Scheduler
+	sched    *scheduler.Scheduler // nil until it is known whether there are tasks to go on with
+	required scheduler.Requirements
+	adopting *adoption
 	links    []*link
 	hello    map[*link]bool
 	needed   int
@@ -64,12 +66,15 @@ type preparation struct {
 	slots    int
 	part     bool // only these vertices have new attempts
 	vertices []graph.VertexID
-	restored bool
-	coord    bool
-	told     bool
-	assigned savepoint.Assignment
-	id       int64
-	states   map[graph.OperatorID][]byte
+	// Of tasks that are adopted: nothing but the enumerators is prepared.
+	attempts    map[graph.VertexID]int
+	parallelism graph.Parallelism
+	restored    bool
+	coord       bool
+	told        bool
+	assigned    savepoint.Assignment
+	id          int64
+	states      map[graph.OperatorID][]byte
 }
 
 // work is one piece of file work. run returns false to be tried again.
@@ -147,18 +152,35 @@ func (w *World) startMaster() (*master, error) {
 	if m.coord, err = coordinator.New(cfg); err != nil {
 		return nil, err
 	}
-	required, err := m.loadRequirements(ctx)
-	if err != nil {
+	if m.required, err = m.loadRequirements(ctx); err != nil {
 		return nil, err
 	}
-	m.sched, err = scheduler.New(scheduler.Config{Graph: m.graph, Strategy: scheduler.StrategyOf(w.conf, m.graph.Mode),
-		FirstAttempt: int(m.epoch-1) * firstAttempts, Checkpoints: true, Requirements: required, Rescaling: w.rescaling()})
-	if err != nil {
-		return nil, err
+	if w.plan.Adopt && m.epoch > 1 && !pointer.IsZero() {
+		m.lookForTasks(from)
 	}
+	return m, nil
+}
+
+// begin is the first step of a new master.
+func (m *master) begin() {
+	if m.adopting == nil {
+		m.schedule(nil)
+	}
+	m.considerAdoption()
+}
+
+// schedule makes the scheduler, and starts it.
+func (m *master) schedule(adopted *scheduler.Adopted) {
+	sched, err := scheduler.New(scheduler.Config{Graph: m.graph, Strategy: scheduler.StrategyOf(m.w.conf, m.graph.Mode),
+		FirstAttempt: int(m.epoch-1) * firstAttempts, Checkpoints: true, Requirements: m.required, Rescaling: m.w.rescaling(), Adopt: adopted})
+	if err != nil {
+		m.w.violate("plan the job: %v", err)
+		return
+	}
+	m.sched = sched
 	m.graph = m.sched.Graph()
 	m.checkpoints(coordinator.Rescaled{Graph: *m.graph})
-	return m, nil
+	m.step(scheduler.Start{})
 }
 
 func (m *master) retained(ctx context.Context, from coordinator.Completed, n int) (all []coordinator.Completed, err error) {
@@ -192,6 +214,9 @@ func (m *master) kill(why string) {
 
 // step feeds the scheduler.
 func (m *master) step(ev scheduler.Event) {
+	if m.sched == nil {
+		return
+	}
 	for _, e := range m.sched.Step(m.w.time(), ev) {
 		m.effect(e)
 	}
@@ -240,6 +265,7 @@ func (m *master) effect(e scheduler.Effect) {
 	case scheduler.FinishTasks:
 		m.toTasks(e.IDs, func(wk *worker, ids []graph.ExecutionID) {
 			wk.each(ids, func(t *Task) {
+				t.takeover.Finishing()
 				t.inbox = append(t.inbox, func() error { t.finishing = true; return nil })
 			})
 		})
@@ -295,14 +321,27 @@ func (m *master) offered(tm *manager) {
 func (m *master) lost(l *link) {
 	l.detected = true
 	delete(m.hello, l)
+	if a := m.adopting; a != nil {
+		delete(a.reports, l.tm.id)
+		m.considerAdoption()
+		return
+	}
 	m.step(scheduler.WorkerDown{TaskManager: l.tm.id, Failure: scheduler.Failure{Kind: "taskmanager", Death: true, Message: l.tm.id + " is gone"}})
 	m.checkPrepared() // the slots have changed
+}
+
+// execution is a task of the present attempts, nil for others.
+func (m *master) execution(id graph.ExecutionID) *scheduler.Execution {
+	if m.sched == nil {
+		return nil
+	}
+	return m.sched.Execution(id)
 }
 
 func (m *master) toTasks(ids []graph.ExecutionID, do func(*worker, []graph.ExecutionID)) {
 	by := map[string][]graph.ExecutionID{}
 	for _, id := range ids {
-		if x := m.sched.Execution(id); x != nil {
+		if x := m.execution(id); x != nil {
 			by[x.Slot.TaskManager] = append(by[x.Slot.TaskManager], id)
 		}
 	}
@@ -318,7 +357,7 @@ func (m *master) toTasks(ids []graph.ExecutionID, do func(*worker, []graph.Execu
 }
 
 func (m *master) checkPrepared() {
-	if m.result != nil || m.settling > 0 {
+	if m.considerAdoption(); m.result != nil || m.settling > 0 || m.sched == nil {
 		return
 	}
 	m.allot(nil)
@@ -341,7 +380,7 @@ func (m *master) deploy(e scheduler.Deploy) {
 	by := map[string][]deployment{}
 	for _, t := range e.Tasks {
 		v := m.graph.Vertex(t.ID.Vertex)
-		d := deployment{id: t.ID, head: m.prog.Heads[v.ID], vertex: v, graph: m.graph, parallelism: v.Parallelism, checkpoint: p.id}
+		d := deployment{id: t.ID, slot: t.Slot, head: m.prog.Heads[v.ID], vertex: v, graph: m.graph, parallelism: v.Parallelism, checkpoint: p.id}
 		if tasks := p.assigned[v.ID]; t.ID.Subtask < len(tasks) {
 			d.restore = tasks[t.ID.Subtask]
 		}
@@ -382,7 +421,7 @@ func (m *master) tasks() (out []coordinator.Task) {
 
 // stop asks for a stop-with-savepoint.
 func (m *master) stop(drain bool) {
-	if m.stopAsked || m.result != nil || !m.sched.Ready() {
+	if m.stopAsked || m.result != nil || m.sched == nil || !m.sched.Ready() {
 		return
 	}
 	m.stopAsked, m.stopDir = true, fmt.Sprintf("%s/savepoints/savepoint-%s", m.w.fs.URI(), m.w.name())

@@ -66,6 +66,7 @@ type Plan struct {
 	AtOnce   int      // checkpoints at a time
 	Overtake int      // ms after which barriers overtake, -1: never
 	Tables   bool     // checkpoints share files
+	Adopt    bool     // a new application master goes on with the tasks of the one before
 	Scale    int      // how the parallelism changes in place: bit 0 with a checkpoint for it, bit 1 with what slots there are
 	Faults   []strike
 	kept     []int // which of the seed's these are, nil for all
@@ -167,6 +168,16 @@ func NewPlan(seed uint64) *Plan {
 	}
 	if len(p.Phases) > 1 && r.IntN(4) > 0 {
 		p.Faults = append(p.Faults, strike{"step", 200 + r.IntN(1500), []kind{stop_, stop_, cancel_}[r.IntN(3)], r.IntN(1 << 20)})
+	}
+	if p.Adopt = r.IntN(3) > 0; p.Adopt && r.IntN(2) == 0 {
+		at := 200 + r.IntN(2000)
+		p.Faults = append(p.Faults, strike{"step", at, []kind{killMaster, killMaster, usurp}[r.IntN(3)], 0})
+		switch r.IntN(4) {
+		case 0: // something dies while nobody leads
+			p.Faults = append(p.Faults, strike{"step", at + r.IntN(20), []kind{killWorker, killManager, isolate, failTask}[r.IntN(4)], r.IntN(1 << 20)})
+		case 1, 2: // or in the midst
+			p.Faults = append(p.Faults, strike{[]string{"adopting", "adopted"}[r.IntN(2)], 1, []kind{killMaster, usurp, killWorker, killManager, isolate, killProcess, failTask, freeze}[r.IntN(8)], r.IntN(1 << 20)})
+		}
 	}
 	return p
 }

@@ -46,6 +46,9 @@ func (m *master) loadRequirements(ctx context.Context) (scheduler.Requirements, 
 
 // rescale asks for another parallelism of each vertex. It is stored before the scheduler hears of it.
 func (m *master) rescale(arg int) {
+	if m.sched == nil {
+		return
+	}
 	if s := m.sched.State(); s != scheduler.JobRunning && s != scheduler.JobRestarting {
 		return
 	}

@@ -59,6 +59,7 @@ func (t *Task) After(ms int64, fn func() error) { t.timers.add(t.w.now+ms, fn) }
 
 // SendEvent implements operator.Services.
 func (t *Task) SendEvent(op graph.OperatorID, payload []byte) {
+	t.takeover.Sent(payload)
 	t.worker.report(eventReport{id: t.d.id, op: op, payload: payload})
 }
 

@@ -13,12 +13,16 @@ import (
 	"github.com/thalweg/thalweg/runtime/graph"
 	"github.com/thalweg/thalweg/runtime/network"
 	"github.com/thalweg/thalweg/runtime/operator"
+	"github.com/thalweg/thalweg/runtime/rpc/pb"
+	"github.com/thalweg/thalweg/runtime/scheduler"
+	"github.com/thalweg/thalweg/runtime/task"
 	"github.com/thalweg/thalweg/runtime/task/barrier"
 )
 
 // deployment says what a task runs, as the JobMaster's message does.
 type deployment struct {
 	id          graph.ExecutionID
+	slot        scheduler.Slot
 	head        *graph.ChainNode
 	vertex      *graph.Vertex
 	graph       *graph.JobGraph
@@ -59,6 +63,7 @@ type Task struct {
 	uploads  []*upload
 	tables   []*tables // by operator; nil for those that have none
 	commits  commitDesk
+	takeover *task.Takeover
 
 	under *underway // of the unaligned checkpoint that is being taken
 	armed int64     // the checkpoint whose timeout is set
@@ -90,7 +95,7 @@ type upload struct {
 }
 
 func newTask(w *worker, d deployment) *Task {
-	t := &Task{w: w.w, worker: w, d: d}
+	t := &Task{w: w.w, worker: w, d: d, takeover: task.NewTakeover(d.checkpoint)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.commits.t = t
 	t.commits.cond.L = &t.mu
@@ -157,6 +162,7 @@ func (t *Task) open() error {
 	}
 	t.opened = true
 	t.scheduleFlush()
+	t.takeover.Moved(pb.TaskState_RUNNING)
 	t.worker.report(taskReport{id: t.d.id, state: running})
 	return nil
 }
@@ -237,6 +243,7 @@ func (t *Task) reachEnd() error {
 		return err
 	}
 	t.endOfData = true
+	t.takeover.Moved(pb.TaskState_END_OF_DATA)
 	t.worker.report(taskReport{id: t.d.id, state: running, endOfData: true})
 	return nil
 }

@@ -138,9 +138,27 @@ func (w *worker) cancel(ids []graph.ExecutionID) {
 	}
 }
 
+// completed tells tasks that a checkpoint is complete.
+func (w *worker) completed(ids []graph.ExecutionID, id int64) {
+	w.each(ids, func(t *Task) {
+		t.takeover.Completed(id)
+		t.inbox = append(t.inbox, func() error { return t.complete(id) })
+	})
+}
+
+// aborted tells all tasks that a checkpoint was given up.
+func (w *worker) aborted(id int64, resume bool) {
+	for _, t := range w.sorted() {
+		t.takeover.Aborted(id)
+		t.abortUpload(id)
+		t.inbox = append(t.inbox, func() error { return t.aborted(id, resume) })
+	}
+}
+
 func (w *worker) trigger(ids []graph.ExecutionID, b operator.Barrier) {
 	for _, id := range ids {
 		if t := w.tasks[id]; t != nil {
+			t.takeover.Triggered(b.ID, b.Suspend)
 			t.inbox = append(t.inbox, func() error { return t.trigger(b) })
 		} else {
 			w.report(declineReport{id: id, checkpoint: b.ID, reason: "the task is not running", notRunning: true})

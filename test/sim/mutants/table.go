@@ -24,6 +24,7 @@ const (
 	overtake     = "runtime/network/overtake.go"
 	gate         = "runtime/network/gate.go"
 	restoredFile = "runtime/operator/restored.go"
+	adopt        = "runtime/scheduler/adopt.go"
 )
 
 var mutants = []mutant{
@@ -112,4 +113,10 @@ var mutants = []mutant{
 	{"scheduler: restarts before all tasks have ended", failure, "return x.State.Terminal() || s.state == JobRestarting && !s.byID[x.ID.Vertex].stage.ending", "return true || x.State.Terminal()"},
 	{"scheduler: a restart keeps the attempt's number", sched, "s.attempt++\n", ""},
 	{"scheduler: the end without a final checkpoint", sched, "if !s.cfg.Checkpoints {\n\t\ts.final", "if true {\n\t\ts.final"},
+
+	// Tasks that another application master goes on with.
+	{"adopt: what was under way is not given up", adopt, "if abort {", "if false {"},
+	{"adopt: a task that has ended is taken for a running one", adopt, "case !t.Running:", "case false:"},
+	{"adopt: sources that a stop has suspended go on so", adopt, "case t.Suspended || t.Finishing:", "case false:"},
+	{"adopt: splits may have changed since the checkpoint", adopt, "case t.Source && (t.Assigned >= latest || t.Custom):", "case false:"},
 }

@@ -173,7 +173,8 @@ func pointFaults(backend string) (all []Fault) {
 	add(kill, false, killing(TaskManager), "taskmanager/register/before", "taskmanager/register/after")
 	add(kill, true, killing(ApplicationMaster), "master/start", "master/epoch/before", "master/epoch/after", "master/register/before",
 		"master/register/after", "master/recover", "restore/load")
-	add(kill, false, killing(ApplicationMaster), "coordinator/start")
+	add(kill, false, killing(ApplicationMaster), "coordinator/start", "worker/adopt")
+	add(kill, true, killing(ApplicationMaster), "adopt/chosen", "adopt/before", "adopt/after")
 	// What a user asks for.
 	add(kill, true, savepoint, "savepoint/trigger")
 	add(kill, true, stop, "stop/request", "stop/trigger", "stop/savepoint-complete", "stop/finish-tasks")

@@ -147,7 +147,9 @@ func (j *job) rest(path string, v any) error {
 type jobState struct {
 	State    string `json:"state"`
 	Restarts int    `json:"restarts"`
+	Adopted  int    `json:"adopted-tasks"`
 	Vertices []struct {
+		ID          string         `json:"id"`
 		Name        string         `json:"name"`
 		Parallelism int            `json:"parallelism"`
 		Tasks       map[string]int `json:"tasks"`

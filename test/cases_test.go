@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	row       = regexp.MustCompile(`(?m)^\| (\d\d|FLINK-\d+|KAFKA-\d+|SPARK-\d+|[a-z-]+ \d+) \|(.*)\|$`)
+	row       = regexp.MustCompile(`(?m)^\| (\d\d|(?:FLINK|KAFKA|SPARK)-\d+|[a-z-]+ \d+) \|(.*)\|$`)
 	reference = regexp.MustCompile("`([^`:]+)(?::([^`/]+)(?:/([^`]+))?)?`")
 )
 
@@ -33,7 +33,8 @@ func TestCases(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range append(strings.Fields("01 02 03 04 06 08 09 15 18 20 22 24 25 28 29 30 31 33 35 FLINK-35886 FLINK-32775 SPARK-29683 SPARK-42766 KAFKA-9666"), "beam 18677", "hazelcast-jet 747") {
+	for _, c := range append(strings.Fields("01 02 03 04 06 08 09 11 12 14 15 17 18 20 22 24 25 28 29 30 31 33 35 FLINK-8613 FLINK-9567 FLINK-15297 FLINK-31109 FLINK-31162 FLINK-35886 KAFKA-9666 SPARK-29683"),
+		"iceberg 3695", "flink 2207", "streampark 2643", "sarama 1670", "connect 4419", "beam 18677", "hazelcast-jet 747") {
 		if stated[c] == 0 {
 			t.Errorf("case %s is stated by no test", c)
 		}

@@ -25,7 +25,10 @@ type Chooser interface {
 }
 
 // Anew is a Sink for a snapshot that is to refer to no file of an earlier one: all of it is written.
-type Anew struct{ Sink }
+type Anew struct {
+	Sink
+	Apart bool // nor may later ones refer to its files: it is a savepoint, which stands alone
+}
 
 // Keep implements LocalSink, if the Sink does.
 func (a Anew) Keep(ref FileRef, path string) {

@@ -40,7 +40,7 @@ type (
 		Kind      Kind
 		// Dir is the URI of the savepoint's own directory (storage.NewSavepointDir); empty for checkpoints.
 		Dir string
-		// Canonical asks for the form that every backend reads. Savepoints are always canonical at present.
+		// Canonical asks for the form that every backend reads, else it is the backend's own.
 		Canonical bool
 		// Drain, with StopWithSavepoint: emit the maximal watermark first, so that all windows and timers fire.
 		Drain bool

@@ -168,6 +168,7 @@ func (s *script) run(line string) []string {
 		ev = TasksRunning{Tasks: testTasks(s.int("attempt", 0))}
 	case "trigger":
 		t := Trigger{RequestID: s.args["request"], Dir: s.args["dir"], Drain: slices.Contains(words, "drain"), Full: slices.Contains(words, "full")}
+		t.Canonical = (words[1] == "savepoint" || words[1] == "stop") && !slices.Contains(words, "native")
 		switch words[1] {
 		case "savepoint":
 			t.Kind = Savepoint

@@ -161,7 +161,7 @@ func (c *Coordinator) start(t Trigger) {
 		canonical: t.Canonical, drain: t.Drain, full: t.Full, trigger: c.now, tasks: c.tasks,
 		waiting: map[graph.ExecutionID]struct{}{}, acks: map[graph.ExecutionID]metadata.Task{}}
 	if p.savepoint() {
-		p.dir, p.canonical = t.Dir, true
+		p.dir = t.Dir
 	}
 	c.nextID++
 	if t.Kind == Periodic || t.Kind == Final {

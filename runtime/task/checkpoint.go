@@ -260,8 +260,8 @@ func (t *Task) upload(ctx context.Context, b operator.Barrier, parts []operator.
 	if !b.Savepoint { // no restart begins with one
 		sink = t.env.Backup.Sink(sink, b.ID, t.d.Subtask)
 	}
-	if b.Full {
-		sink = state.Anew{Sink: sink}
+	if b.Full || b.Savepoint {
+		sink = state.Anew{Sink: sink, Apart: b.Savepoint}
 	}
 	var out metadata.Task
 	for i, p := range parts {

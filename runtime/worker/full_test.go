@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -55,6 +56,76 @@ func TestFullCheckpoints(t *testing.T) {
 			c.until("every key to be counted twice", func() bool { return c.details().Restarts == 1 && w.counted(2) })
 		})
 	}
+}
+
+// A savepoint in the backend's own form is all in its folder: it outlives the job's checkpoints, which do not refer to it, and another
+// parallelism starts from it. Another backend refuses the store's form, and says which form it reads.
+func TestNativeSavepoints(t *testing.T) {
+	for from, to := range map[string]string{"pebble": "hashmap", "hashmap": "pebble"} {
+		t.Run(from, func(t *testing.T) {
+			w := newWorld(3000)
+			checkpoints := t.TempDir()
+			c := startCluster(t, checkpoints, program(t, w, 2, -1), 2, 1, config.Configuration{config.StateBackend.Key: from, config.MemoryThreshold.Key: "0"})
+			c.running()
+			c.count(w, 1)
+			checkpoint := jobmaster.TriggerRequest{Kind: jobmaster.TriggerCheckpoint, Native: true}
+			c.trigger(checkpoint)
+			sp := c.trigger(jobmaster.TriggerRequest{Kind: jobmaster.TriggerSavepoint, Directory: "file://" + t.TempDir(), Native: true})
+			cp := c.read(sp)
+			if cp.Canonical || !cp.Savepoint {
+				t.Errorf("canonical %v, savepoint %v", cp.Canonical, cp.Savepoint)
+			}
+			own := map[string]bool{}
+			cp.Refs(func(r *state.FileRef) {
+				own[path.Base(r.Name)] = true
+				if r.Name != "" && (strings.Contains(r.Name, "/") || r.Scope != state.Exclusive) {
+					t.Errorf("the savepoint has %+v", *r)
+				}
+			})
+			for format, n := range formats(cp) {
+				if native := format != "canonical"; native != (from == "pebble") {
+					t.Errorf("%d parts are in the form %q", n, format)
+				}
+			}
+			later := c.read(c.trigger(checkpoint))
+			later.Refs(func(r *state.FileRef) {
+				if own[path.Base(r.Name)] && r.Name != "" {
+					t.Errorf("the checkpoint after it has its file %s", r.Name)
+				}
+			})
+			c.cancel()
+			if err := os.RemoveAll(checkpoints); err != nil {
+				t.Fatal(err)
+			}
+			w2 := newWorld(3000)
+			c = startCluster(t, t.TempDir(), program(t, w2, 3, -1), 3, 1, config.Configuration{config.StateBackend.Key: from, config.SavepointPath.Key: sp})
+			w2.rounds.Store(1) // as far as the savepoint
+			c.running()
+			c.count(w2, 2)
+			c.cancel()
+			if from == "hashmap" {
+				return // whose own form is the canonical one
+			}
+			c = startCluster(t, t.TempDir(), program(t, newWorld(3000), 2, -1), 2, 1, config.Configuration{config.StateBackend.Key: to, config.SavepointPath.Key: sp, config.RestartStrategy.Key: "none"})
+			c.ended("the job to be refused", func() bool { return c.details().Root != nil })
+			if root := c.details().Root; !strings.Contains(root.Message, "take a savepoint in canonical form") {
+				t.Errorf("%+v", root)
+			}
+		})
+	}
+}
+
+// formats counts the parts of keyed state by their form.
+func formats(cp metadata.Checkpoint) map[string]int {
+	n := map[string]int{}
+	for _, o := range cp.Operators {
+		for _, s := range o.Subtasks {
+			for _, h := range s.Keyed {
+				n[h.Format]++
+			}
+		}
+	}
+	return n
 }
 
 // A savepoint that is written compressed is read by either backend, whatever is set there.

@@ -287,7 +287,8 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 		return h, err
 	}
 	known := s.b.tables.Known()
-	if _, all := sink.(state.Anew); all {
+	anew, all := sink.(state.Anew)
+	if all {
 		known = nil
 	}
 	chooser, choosy := sink.(state.Chooser)
@@ -331,7 +332,9 @@ func (s *snapshot) upload(ctx context.Context, sink state.Sink) (state.Handle, e
 			k.Keep(f.Ref, filepath.Join(s.f.dir, f.Key))
 		}
 	}
-	s.b.tables.Sent(s.id, tables)
+	if !anew.Apart {
+		s.b.tables.Sent(s.id, tables)
+	}
 	h.Stats = s.measure()
 	return h, nil
 }

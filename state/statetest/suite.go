@@ -21,6 +21,7 @@ func Suite(t *testing.T, f, reader Factory) {
 		"OverlappingSnapshots": overlappingSnapshots,
 		"ReusedPages":          reusedPages,
 		"AbortedCheckpoint":    abortedCheckpoint,
+		"NativeSavepoint":      nativeSavepoint,
 		"FailingSink":          failingSink,
 		"Corruption":           corruption,
 		"BadHandles":           badHandles,
@@ -205,6 +206,53 @@ func reusedPages(t *testing.T, f, reader Factory) {
 	verify(t, reader, 2, hs, store, then)
 	compare(t, c, m)
 	verify(t, reader, 2, WriteAll(t, c.Snapshot(t, 2, true), store), store, m)
+	check(t, c.Close())
+}
+
+// A savepoint in the backend's own form refers to no file of a checkpoint, and no checkpoint to one of its files, whatever is told of it.
+func nativeSavepoint(t *testing.T, f, _ Factory) {
+	c, m, store := NewCluster(t, f, 2, nil, nil), newModel(), &Store{}
+	fill(t, c, m, 300)
+	tell := func(id int64) {
+		for _, s := range c.Subtasks {
+			s.Backend.CheckpointCompleted(id)
+		}
+	}
+	WriteAll(t, c.Snapshot(t, 1, false), store)
+	tell(1)
+	checkpoint := store.Names()
+	savepoint := WriteAll(t, c.Snapshot(t, 2, false), state.Anew{Sink: store, Apart: true})
+	tell(2)
+	then := m.clone()
+	for i := range 50 {
+		c.put(t, m, 1, fmt.Sprint("later-", i), Value{N: int64(i)})
+	}
+	next := WriteAll(t, c.Snapshot(t, 3, false), store)
+	own := map[string]bool{}
+	for _, h := range savepoint {
+		for _, x := range h.Files {
+			own[x.Ref.Name] = true
+		}
+	}
+	for _, n := range checkpoint {
+		if own[n] {
+			t.Errorf("the savepoint refers to %s of the checkpoint before", n)
+		}
+	}
+	for _, h := range next {
+		for _, x := range h.Files {
+			if own[x.Ref.Name] {
+				t.Errorf("the checkpoint refers to %s of the savepoint before", x.Ref.Name)
+			}
+		}
+	}
+	verify(t, f, 3, next, store, m)
+	for _, n := range store.Names() {
+		if !own[n] {
+			store.Remove(n)
+		}
+	}
+	verify(t, f, 1, savepoint, store, then)
 	check(t, c.Close())
 }
 

@@ -86,10 +86,7 @@ func (c *cli) listStates(s *inspect.Snapshot, operators []inspect.Operator) erro
 		return text(n)
 	}
 	for _, o := range operators {
-		title := o.Name
-		if o.UID != "" && o.UID != o.Name {
-			title += " (uid " + o.UID + ")"
-		}
+		title := operatorTitle(o.Name, o.UID)
 		c.printf("\n%s: parallelism %d of at most %d, %s\n", title, o.Parallelism, o.MaxParallelism, bytesText(o.Bytes))
 		t := newTable("  STATE", "KIND", "KEY", "VALUE", "ENTRIES", "BYTES")
 		for _, st := range o.States {
@@ -190,7 +187,7 @@ func (c *cli) showState(ctx context.Context, s *inspect.Snapshot, st inspect.Sta
 			}{st.Operator, st.UID, st.Name, st.Kind, e})
 		}
 		if n == 1 {
-			c.printf("%s / %s (%s):\n", st.Operator, st.Name, st.Kind)
+			c.printf("%s / %s (%s):\n", operatorTitle(st.Operator, st.UID), st.Name, st.Kind)
 		}
 		c.printf("  %s\n", entryText(e))
 		return nil
@@ -199,9 +196,17 @@ func (c *cli) showState(ctx context.Context, s *inspect.Snapshot, st inspect.Sta
 		return err
 	}
 	if more {
-		c.notef("%s / %s has more than %d entries: --limit 0 prints all", st.Operator, st.Name, limit)
+		c.notef("%s / %s has more than %d entries: --limit 0 prints all", operatorTitle(st.Operator, st.UID), st.Name, limit)
 	}
 	return nil
+}
+
+// operatorTitle is the name of an operator, with its UID where that says more.
+func operatorTitle(name, uid string) string {
+	if uid == "" || uid == name {
+		return name
+	}
+	return name + " (uid " + uid + ")"
 }
 
 // entryText is an entry in a line.
@@ -289,7 +294,7 @@ func (c *cli) printChange(ch inspect.Change) {
 	case ch.Types:
 		note = fmt.Sprintf(", was %s %s of %s", ch.Old.Kind, ch.Old.Value, ch.Old.Key)
 	}
-	c.printf("%s / %s (%s%s): %s added, %s removed, %s changed, %s the same\n", st.Operator, st.Name, st.Kind, note, count(ch.Added), count(ch.Removed), count(ch.Changed), count(ch.Same))
+	c.printf("%s / %s (%s%s): %s added, %s removed, %s changed, %s the same\n", operatorTitle(st.Operator, st.UID), st.Name, st.Kind, note, count(ch.Added), count(ch.Removed), count(ch.Changed), count(ch.Same))
 	for _, d := range ch.Samples {
 		switch {
 		case d.Old == nil:

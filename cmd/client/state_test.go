@@ -113,8 +113,8 @@ func TestPerWindowStateIsShown(t *testing.T) {
 	})
 	for _, c := range []struct{ args, want string }{
 		{"ls", `(?s).*  window-user-seen +map +string +map\[int64\]int64 .*  window-user-told +list +string +\[\]int64 .*`},
-		{"show", `count users / window-user-seen \(map\):\n  "ann" \[7\] window 1970-01-01T00:01:00.000Z = 2\n` +
-			`count users / window-user-told \(list\):\n  "ann" window 1970-01-01T00:01:00.000Z = \[3,5\]\n`},
+		{"show", `count users \(uid per-user\) / window-user-seen \(map\):\n  "ann" \[7\] window 1970-01-01T00:01:00.000Z = 2\n` +
+			`count users \(uid per-user\) / window-user-told \(list\):\n  "ann" window 1970-01-01T00:01:00.000Z = \[3,5\]\n`},
 		{"show -o json", `(\{.*"namespace":60000,"window":"1970-01-01T00:01:00Z","key":"ann",.*\}\n){2}`},
 	} {
 		out, errs, code := thalweg(t, nil, append(append([]string{"state"}, strings.Fields(c.args)...), dir)...)

@@ -109,7 +109,10 @@ func (s *Scheduler) considerLeave(tick bool) bool {
 			s.dueAt(late)
 			return false
 		}
-		if p, fewer = s.inForce().fit(s.cfg.Graph, stay); !fewer {
+		if p, fewer = c.req.fit(s.cfg.Graph, stay); c.former != nil { // another parallelism was asked for, and the present one holds until it is there
+			fewer = false
+		}
+		if !fewer {
 			if !c.leaving.saved && !c.trigger.on {
 				c.leaving.saved = true
 				s.emit(TriggerRescale{})

@@ -13,19 +13,22 @@ import (
 
 // elasticJob is a JobMaster's shell over a cluster whose slots come and go.
 type elasticJob struct {
-	t       *rapid.T
-	s       *Scheduler
-	at      time.Time
-	slots   []Slot // of the cluster
-	wanted  int
-	keep    []Slot
-	prep    *Prepare
-	restart *ScheduleRestart
-	cancels []graph.ExecutionID
-	save    bool
-	former  Requirements // what may hold beside the scheduler's
-	deploys int
-	ended   bool
+	t        *rapid.T
+	s        *Scheduler
+	at       time.Time
+	slots    []Slot // of the cluster
+	wanted   int
+	keep     []Slot
+	leaving  map[string]time.Time // TaskManagers that will be taken away
+	declared bool                 // since SlotsReady: the shell tells of the outcome
+	had      map[Slot]bool        // what the job had last: what leaves is given to nobody anew
+	prep     *Prepare
+	restart  *ScheduleRestart
+	cancels  []graph.ExecutionID
+	save     bool
+	former   Requirements // what may hold beside the scheduler's
+	deploys  int
+	ended    bool
 }
 
 // has are the slots that the job has: those that it is to keep first.
@@ -37,7 +40,7 @@ func (e *elasticJob) has() []Slot {
 				return
 			}
 		}
-		if len(out) < e.wanted {
+		if _, leaves := e.leaving[s.TaskManager]; len(out) < e.wanted && (!leaves || e.had[s]) {
 			out = append(out, s)
 		}
 	}
@@ -49,7 +52,16 @@ func (e *elasticJob) has() []Slot {
 		}
 	}
 	for _, s := range e.slots {
+		if e.had[s] {
+			add(s)
+		}
+	}
+	for _, s := range e.slots {
 		add(s)
+	}
+	e.had = map[Slot]bool{}
+	for _, s := range out {
+		e.had[s] = true
 	}
 	return out
 }
@@ -62,6 +74,8 @@ func (e *elasticJob) step(ev Event) {
 				e.t.Fatalf("%d slots are wanted for %v", f.N, e.s.Graph().Parallelism())
 			}
 			e.wanted, e.keep = f.N, f.Keep
+			e.has()
+			e.declared = true
 		case Rescaled:
 			p := f.Graph.Parallelism()
 			if !e.s.Requirements().holds(p) && !(e.former != nil && e.former.holds(p)) {
@@ -101,7 +115,10 @@ func (e *elasticJob) step(ev Event) {
 
 // work does what the shell does next, one thing at a time; false when there is nothing.
 func (e *elasticJob) work() bool {
-	e.step(SlotsReady{Slots: e.has()})
+	e.declared = false
+	if e.step(SlotsReady{Slots: e.has(), Leaving: e.leaving}); e.declared {
+		return true
+	}
 	switch {
 	case len(e.cancels) > 0:
 		ids := e.cancels
@@ -204,7 +221,7 @@ func TestElasticJobsGetWhereTheyAreAskedTo(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		e := &elasticJob{t: rt, s: s, at: time.Unix(0, 0)}
+		e := &elasticJob{t: rt, s: s, at: time.Unix(0, 0), leaving: map[string]time.Time{}}
 		e.step(Start{})
 		next := 0
 		more := func(n int) {
@@ -214,7 +231,7 @@ func TestElasticJobsGetWhereTheyAreAskedTo(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
-			switch rapid.IntRange(0, 5).Draw(rt, "what") {
+			switch rapid.IntRange(0, 6).Draw(rt, "what") {
 			case 0, 1:
 				more(rapid.IntRange(1, 5).Draw(rt, "come"))
 			case 2:
@@ -235,6 +252,19 @@ func TestElasticJobsGetWhereTheyAreAskedTo(t *testing.T) {
 					e.former = was
 				}
 				e.step(Require{bounds()})
+			case 6:
+				if len(e.slots) == 0 {
+					break
+				}
+				tm := e.slots[rapid.IntRange(0, len(e.slots)-1).Draw(rt, "leaves")].TaskManager
+				if _, leaves := e.leaving[tm]; leaves {
+					delete(e.leaving, tm)
+					break
+				}
+				e.leaving[tm] = time.Time{}
+				if n := rapid.IntRange(0, 600).Draw(rt, "until"); n > 0 {
+					e.leaving[tm] = e.at.Add(time.Duration(n) * time.Second)
+				}
 			case 4:
 				e.step(Fail{Failure{Message: "failed", Kind: "error"}})
 			}
@@ -244,12 +274,23 @@ func TestElasticJobsGetWhereTheyAreAskedTo(t *testing.T) {
 		}
 		more(40)
 		e.wait(time.Hour)
+		if len(e.leaving) > 0 {
+			e.leaving = map[string]time.Time{}
+			e.wait(time.Hour)
+		}
 		if got, want := s.Graph().Parallelism(), s.Requirements().Upper(); fmt.Sprint(got) != fmt.Sprint(want) || !s.Ready() || s.Pending() {
 			forward := false
 			for _, v := range g.Vertices {
 				forward = forward || len(v.Inputs) > 0
 			}
 			rt.Fatalf("%s with %v, asked for %v (forward edges: %t), ready %t, pending %t, %d slots wanted", s.State(), got, want, forward, s.Ready(), s.Pending(), e.wanted)
+		}
+		for _, v := range s.Vertices() {
+			for _, x := range v.Tasks {
+				if _, leaves := e.leaving[x.Slot.TaskManager]; leaves {
+					rt.Fatalf("a task of %s is still in %v, which leaves", v.Spec.Name, x.Slot)
+				}
+			}
 		}
 		if n := e.wanted; n != slotsOf(g, s.Requirements().Upper()) {
 			rt.Fatalf("%d slots are wanted in the end, it needs %d", n, slotsOf(g, s.Requirements().Upper()))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"syscall"
 
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
@@ -87,6 +89,9 @@ func (c *cli) execute(ctx context.Context, root *cobra.Command, args []string) i
 	err := root.ExecuteContext(ctx)
 	if w := c.print.failure(); w != nil && err == nil {
 		err = &exitError{exitFailed, fmt.Errorf("write the output: %w", w)}
+	}
+	if closed := errors.Is(c.print.failure(), syscall.EPIPE); closed && errors.Is(err, syscall.EPIPE) {
+		return exitClosed // the reader, such as head, has all it wanted
 	}
 	code := c.report(err)
 	if c.json() && c.print.failure() != nil { // nothing can be said there

@@ -479,6 +479,25 @@ func TestLostOutputIsAFailure(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// A reader that has all it wanted, such as head, ends the command without a complaint.
+func TestClosedPipeIsSilent(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close() //nolint:errcheck // nothing is read from it
+	for _, form := range []string{"text", "json"} {
+		var e bytes.Buffer
+		c := newCLI(w, &e, os.Getenv)
+		if code := c.execute(t.Context(), c.root(), []string{"-o", form, "config"}); code != exitClosed || e.Len() > 0 {
+			t.Errorf("-o %s: exit %d, %q", form, code, e.String())
+		}
+	}
+}
+
 // What the command line cannot do is refused with the way to it.
 func TestConfigOfNothingAndHelpOfNothing(t *testing.T) {
 	for _, c := range []struct {

@@ -21,6 +21,7 @@ const (
 	exitUsage       = 2
 	exitUnreachable = 3
 	exitInterrupted = 130
+	exitClosed      = 141 // nobody read the rest of the output, as a shell reports SIGPIPE
 )
 
 // exitError carries an exit code of its own, such as that of a program that ran here. A nil error says nothing.

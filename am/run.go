@@ -11,6 +11,7 @@ import (
 
 	"github.com/thalweg/thalweg/am/container"
 	"github.com/thalweg/thalweg/am/folder"
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/dispatcher"
@@ -294,6 +295,7 @@ func (m *master) serve(d *dispatcher.Dispatcher) (stop func()) {
 		CheckFolder: func(ctx context.Context, field, uri string) (string, error) {
 			return folder.Target(ctx, field, uri, m.app.HadoopConfiguration(), m.files)
 		},
+		TryFolder: func(ctx context.Context, uri string) error { return coordinator.TryFolder(ctx, m.files, uri) },
 		Shutdown: func() {
 			for _, id := range d.JobIDs() {
 				if err := d.Cancel(id); err != nil {

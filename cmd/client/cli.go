@@ -165,6 +165,9 @@ type cluster struct {
 func (c *cli) connect(cfg config.Configuration) (*cluster, error) {
 	h, err := conf.Load()
 	if err != nil {
+		if errors.Is(err, conf.ErrNoConfiguration) {
+			err = fmt.Errorf("%w (or name the REST interface of a job without YARN, such as -m localhost:%d)", err, defaultRESTPort())
+		}
 		return nil, &usageError{err}
 	}
 	h = h.WithValues(container.Overrides(cfg))
@@ -235,7 +238,7 @@ func (c *cli) job(ctx context.Context, id string) (*target, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &target{Target: t, folder: func(_ context.Context, _, uri string) (string, error) { return uri, nil }, close: t.REST.Close}, nil
+		return &target{Target: t, folder: fullURI, close: t.REST.Close}, nil
 	}
 	k, err := c.connect(cfg)
 	if err != nil {

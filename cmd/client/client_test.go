@@ -479,6 +479,26 @@ func TestLostOutputIsAFailure(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// -m takes what people write for a job on this machine, and a folder that only they would know is refused before anything is asked.
+func TestAddressAndFolderWithoutYARN(t *testing.T) {
+	for in, want := range map[string]string{"localhost": "localhost:8081", "host:80": "host:80", "http://host": "http://host", "[::1]:8082": "[::1]:8082"} {
+		var a restAddress
+		if err := a.Set(in); err != nil || string(a) != want {
+			t.Errorf("-m %s is %s, %v; want %s", in, a, err, want)
+		}
+	}
+	for in, ok := range map[string]bool{"sp": false, "./sp": false, "/sp": true, "file:///sp": true, "hdfs:/sp": true} {
+		if got, err := fullURI(t.Context(), "the folder", in); (err == nil) != ok || ok && got != in || !ok && exitCode(err) != exitUsage {
+			t.Errorf("%s: %q, %v", in, got, err)
+		}
+	}
+	t.Setenv("HADOOP_CONF_DIR", "")
+	t.Setenv("YARN_CONF_DIR", "")
+	if _, errs, code := thalweg(t, map[string]string{}, "savepoint"); code != exitUsage || !strings.Contains(errs, "-m localhost:8081") {
+		t.Errorf("savepoint without a cluster: exit %d, %s", code, errs)
+	}
+}
+
 // A reader that has all it wanted, such as head, ends the command without a complaint.
 func TestClosedPipeIsSilent(t *testing.T) {
 	r, w, err := os.Pipe()

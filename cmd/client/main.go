@@ -120,7 +120,7 @@ func (c *cli) root() *cobra.Command {
 	f.StringArrayVarP(&c.dynamic, "define", "D", nil, "set an option: -Dkey=value (repeat it for more)")
 	f.StringVarP(&c.output, "output", "o", "text", "form of the output: text or json (one object a line)")
 	f.StringVarP(&c.target, "target", "t", "", "where: local, yarn-application or yarn-session")
-	f.StringVarP(&c.address, "jobmanager", "m", "", "host:port of the REST interface, instead of an application on YARN")
+	f.VarP((*restAddress)(&c.address), "jobmanager", "m", "`host:port` of the REST interface, instead of an application on YARN")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(c.runCommand("run", "submit"), c.infoCommand(), c.listCommand(), c.cancelCommand(), c.stopCommand(), c.savepointCommand(), c.checkpointCommand(), c.rescaleCommand(), c.sessionCommand(), c.stateCommand(), c.historyCommand(), c.kafkaCommand(), c.doctorCommand(), c.configCommand(), c.versionCommand())
 	root.AddCommand(foreignActions()...)

@@ -87,7 +87,13 @@ func vertexOf(j *control.Job, name string) (*control.Vertex, error) {
 	}
 	var list []string
 	for _, v := range names {
-		list = append(list, fmt.Sprintf("%s (%s)", v.Name, v.ID))
+		is := v.ID
+		for _, o := range v.Operators {
+			if o.UID != "" {
+				is += ", UID " + o.UID
+			}
+		}
+		list = append(list, fmt.Sprintf("%s (%s)", v.Name, is))
 	}
 	return nil, &usageError{fmt.Errorf("-p %s=...: %s; the job has %s", name, what, strings.Join(list, ", "))}
 }

@@ -142,14 +142,14 @@ func TestRescaleRefuses(t *testing.T) {
 		kind, refuse string
 		args         []string
 	}{
-		"give the parallelism":             {"STREAMING", "", nil},
-		"want a number from 1 to 32768":    {"STREAMING", "", []string{"-p", "0"}},
-		"two as in 2-8":                    {"STREAMING", "", []string{"-p", "8-2"}},
-		"there is no task \"clicks\"":      {"STREAMING", "", []string{"-p", "clicks=2"}},
-		"\"a\" begins several tasks":       {"STREAMING", "", []string{"-p", "a=2"}},
-		"customer-totals (a2)":             {"STREAMING", "", []string{"-p", "=2"}},
-		"runs in BATCH":                    {"BATCH", "", []string{"-p", "2"}},
-		"129 is above its max parallelism": {"STREAMING", "vertex a1: 129 is above its max parallelism 128", []string{"-p", "129"}},
+		"give the parallelism":                {"STREAMING", "", nil},
+		"want a number from 1 to 32768":       {"STREAMING", "", []string{"-p", "0"}},
+		"two as in 2-8":                       {"STREAMING", "", []string{"-p", "8-2"}},
+		"there is no task \"clicks\"":         {"STREAMING", "", []string{"-p", "clicks=2"}},
+		"\"a\" begins several tasks":          {"STREAMING", "", []string{"-p", "a=2"}},
+		"customer-totals (a2, UID uid-of-a2)": {"STREAMING", "", []string{"-p", "=2"}},
+		"runs in BATCH":                       {"BATCH", "", []string{"-p", "2"}},
+		"129 is above its max parallelism":    {"STREAMING", "vertex a1: 129 is above its max parallelism 128", []string{"-p", "129"}},
 	} {
 		s := &rescaling{t: t, kind: c.kind, lower: 2, refuse: c.refuse}
 		h := httptest.NewServer(s)

@@ -78,12 +78,12 @@ func TestSnapshotsAreListedShownAndCompared(t *testing.T) {
 			`  STATE +KIND +KEY +VALUE +ENTRIES +BYTES\n  count +value +string +int64 +(-|3) +-\n`},
 		{[]string{"ls", "--read", "file://" + before}, `(?s).*\n  count  value  string  int64  3 +36 bytes\n`},
 		{[]string{"ls", "--read", "-o", "json", before}, `\{"operator":"count users","uid":"per-user","operatorId":"ab0{30}","parallelism":1,"maxParallelism":4,"bytes":\d+,"states":\[\{.*"state":"count".*"entries":3,"bytes":36.*\]\}\n`},
-		{[]string{"show", "--key", "bob", before}, `count users / count \(value\):\n  "bob" = 2\n`},
+		{[]string{"show", "--key", "bob", before}, `count users \(uid per-user\) / count \(value\):\n  "bob" = 2\n`},
 		{[]string{"show", "--key", `"bob"`, "-o", "json", before, "per-user", "count"}, `\{"operator":"count users","uid":"per-user","state":"count","kind":"value","keyGroup":\d,"key":"bob","value":2\}\n`},
 		{[]string{"show", "--key", "zoe", before}, `No entry.\n`},
-		{[]string{"show", "--limit", "0", before}, `count users / count \(value\):\n(  "(ann|bob|cid)" = \d\n){3}`},
+		{[]string{"show", "--limit", "0", before}, `count users \(uid per-user\) / count \(value\):\n(  "(ann|bob|cid)" = \d\n){3}`},
 		{[]string{"diff", before, before}, `No difference in 1 states.\n`},
-		{[]string{"diff", before, after}, `count users / count \(value\): 1 added, 1 removed, 1 changed, 1 the same\n(  \+ "dan" = 4\n|  - "cid" = 3\n|  ~ "bob" = 5\n    was 2\n){3}`},
+		{[]string{"diff", before, after}, `count users \(uid per-user\) / count \(value\): 1 added, 1 removed, 1 changed, 1 the same\n(  \+ "dan" = 4\n|  - "cid" = 3\n|  ~ "bob" = 5\n    was 2\n){3}`},
 		{[]string{"diff", "-o", "json", before, after}, `\{"old":.*"added":1,"removed":1,"changed":1,"same":1,"samples":\[.*\]\}\n`},
 	} {
 		out, errs, code := thalweg(t, nil, append([]string{"state"}, c.args...)...)

@@ -109,7 +109,7 @@ func TestTmpDirs(t *testing.T) {
 	}
 }
 
-// A savepoint's folder that no file system is for is refused at once.
+// A savepoint's folder that no file system is for, or in which nothing can be written, is refused at once.
 func TestSavepointFolderIsChecked(t *testing.T) {
 	o := options(t, &jobtest.World{}, nil)
 	o.RESTAddress = "localhost:0"
@@ -119,7 +119,7 @@ func TestSavepointFolderIsChecked(t *testing.T) {
 	}
 	defer c.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	for dir, want := range map[string]int{"ftp://h/x": http.StatusBadRequest, "relative": http.StatusBadRequest, "file://" + o.Dir + "/sp": http.StatusAccepted} {
+	for dir, want := range map[string]int{"ftp://h/x": http.StatusBadRequest, "relative": http.StatusBadRequest, "file:///proc/sp": http.StatusBadRequest, "file:///etc/passwd/x": http.StatusBadRequest, "file://" + o.Dir + "/sp": http.StatusAccepted} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.RESTURL+"/jobs/"+c.JobID.String()+"/savepoints", strings.NewReader(`{"target-directory":"`+dir+`"}`))
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/fs"
 	"github.com/thalweg/thalweg/runtime/rest"
 )
@@ -24,14 +25,15 @@ func (c *Cluster) checkFolder(ctx context.Context, field, uri string) (string, e
 		return uri, f.Close()
 	}
 	if errors.Is(err, fs.ErrScheme) {
-		return "", fmt.Errorf("%s = %s: %w; give a file:// or hdfs:// URI", field, uri, fs.ErrScheme)
+		return "", fmt.Errorf("%s = %s: %w; give an absolute path, a file:// or an hdfs:// URI", field, uri, fs.ErrScheme)
 	}
 	return uri, nil // what else is wrong shows when it is used
 }
 
 func (c *Cluster) startREST(ctx context.Context) error {
 	h := rest.New(rest.Options{Dispatcher: c.Dispatcher, TaskManagers: c.Resources, Config: c.conf, Started: time.Now(), Logger: c.opts.Logger, CheckFolder: c.checkFolder,
-		Shutdown: func() { _ = c.Dispatcher.Cancel(c.JobID) }}) // ended already is fine
+		TryFolder: func(ctx context.Context, uri string) error { return coordinator.TryFolder(ctx, c.opts.FS, uri) },
+		Shutdown:  func() { _ = c.Dispatcher.Cancel(c.JobID) }}) // ended already is fine
 	s, err := listen(ctx, c.opts.RESTAddress, h, c.opts.Logger)
 	if err != nil {
 		return err

@@ -256,6 +256,25 @@ func (s *server) directory(ctx context.Context, field, uri string) (string, erro
 	return full, nil
 }
 
+// target is directory for a savepoint of the job that the path names. It is tried, for a job that is there.
+func (s *server) target(r *http.Request, field, uri string) (string, error) {
+	full, err := s.directory(r.Context(), field, uri)
+	if err != nil || full == "" || s.opts.TryFolder == nil {
+		return full, err
+	}
+	id, err := jobID(r)
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.opts.Dispatcher.Details(r.Context(), id); err != nil {
+		return "", err
+	}
+	if err := s.opts.TryFolder(r.Context(), full); err != nil {
+		return "", bad("%s: %v", field, err)
+	}
+	return full, nil
+}
+
 func (s *server) triggerSavepoint(r *http.Request) (any, error) {
 	var b struct {
 		Directory string `json:"target-directory"`
@@ -266,7 +285,7 @@ func (s *server) triggerSavepoint(r *http.Request) (any, error) {
 	if err := body(r, &b); err != nil {
 		return nil, err
 	}
-	dir, err := s.directory(r.Context(), "target-directory", b.Directory)
+	dir, err := s.target(r, "target-directory", b.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +306,7 @@ func (s *server) stop(r *http.Request) (any, error) {
 	if err := body(r, &b); err != nil {
 		return nil, err
 	}
-	dir, err := s.directory(r.Context(), "targetDirectory", b.Directory)
+	dir, err := s.target(r, "targetDirectory", b.Directory)
 	if err != nil {
 		return nil, err
 	}

@@ -61,6 +61,8 @@ type Options struct {
 	// CheckFolder returns the full URI of the folder for a savepoint that a request names in field, or says why there cannot be one, in words for
 	// the caller; nil takes every folder.
 	CheckFolder func(ctx context.Context, field, uri string) (string, error)
+	// TryFolder says why nothing can be written in a folder, before a savepoint in it is triggered; nil leaves that to the savepoint.
+	TryFolder func(ctx context.Context, uri string) error
 	// ApplicationID is shown by /jobs/:jobid on YARN.
 	ApplicationID string
 	Started       time.Time

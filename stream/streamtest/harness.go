@@ -168,25 +168,30 @@ type KeyedHarness2[K comparable, A, B, R any] struct{ *Harness2[A, B, R] }
 // Key is the state of one key.
 func (h *KeyedHarness2[K, A, B, R]) Key(k K) *KeyState[K] { return keyOf(h.e, "", k) }
 
+// functionUID is the UID of a function under test: its state is nobody else's, and a program of one function needs no warning about it.
+const functionUID = "function"
+
 // KeyedProcess runs a KeyedProcessFunction.
 func KeyedProcess[K comparable, T, R any](t testing.TB, key func(T) K, newFn func() stream.KeyedProcessFunction[K, T, R], opts ...Option) *KeyedHarness[K, T, R] {
 	t.Helper()
 	return &KeyedHarness[K, T, R]{New(t, func(in stream.DataStream[T]) stream.SingleOutputStreamOperator[R] {
-		return in.KeyBy(key).Process(newFn)
+		return in.KeyBy(key).Process(newFn).UID(functionUID)
 	}, opts...)}
 }
 
 // Process runs a ProcessFunction.
 func Process[T, R any](t testing.TB, newFn func() stream.ProcessFunction[T, R], opts ...Option) *Harness[T, R] {
 	t.Helper()
-	return New(t, func(in stream.DataStream[T]) stream.SingleOutputStreamOperator[R] { return in.Process(newFn) }, opts...)
+	return New(t, func(in stream.DataStream[T]) stream.SingleOutputStreamOperator[R] {
+		return in.Process(newFn).UID(functionUID)
+	}, opts...)
 }
 
 // CoProcess runs a CoProcessFunction.
 func CoProcess[A, B, R any](t testing.TB, newFn func() stream.CoProcessFunction[A, B, R], opts ...Option) *Harness2[A, B, R] {
 	t.Helper()
 	return New2(t, func(a stream.DataStream[A], b stream.DataStream[B]) stream.SingleOutputStreamOperator[R] {
-		return a.Connect(b).Process(newFn)
+		return a.Connect(b).Process(newFn).UID(functionUID)
 	}, opts...)
 }
 
@@ -194,7 +199,7 @@ func CoProcess[A, B, R any](t testing.TB, newFn func() stream.CoProcessFunction[
 func KeyedCoProcess[K comparable, A, B, R any](t testing.TB, first func(A) K, second func(B) K, newFn func() stream.KeyedCoProcessFunction[K, A, B, R], opts ...Option) *KeyedHarness2[K, A, B, R] {
 	t.Helper()
 	return &KeyedHarness2[K, A, B, R]{New2(t, func(a stream.DataStream[A], b stream.DataStream[B]) stream.SingleOutputStreamOperator[R] {
-		return a.Connect(b).KeyBy(first, second).Process(newFn)
+		return a.Connect(b).KeyBy(first, second).Process(newFn).UID(functionUID)
 	}, opts...)}
 }
 
@@ -202,7 +207,7 @@ func KeyedCoProcess[K comparable, A, B, R any](t testing.TB, first func(A) K, se
 func BroadcastProcess[T, B, R any](t testing.TB, states []stream.StateDescriptor, newFn func() stream.BroadcastProcessFunction[T, B, R], opts ...Option) *Harness2[T, B, R] {
 	t.Helper()
 	return New2(t, func(a stream.DataStream[T], b stream.DataStream[B]) stream.SingleOutputStreamOperator[R] {
-		return a.ConnectBroadcast(b.BroadcastState(states...)).Process(newFn)
+		return a.ConnectBroadcast(b.BroadcastState(states...)).Process(newFn).UID(functionUID)
 	}, opts...)
 }
 
@@ -210,7 +215,7 @@ func BroadcastProcess[T, B, R any](t testing.TB, states []stream.StateDescriptor
 func KeyedBroadcastProcess[K comparable, T, B, R any](t testing.TB, key func(T) K, states []stream.StateDescriptor, newFn func() stream.KeyedBroadcastProcessFunction[K, T, B, R], opts ...Option) *KeyedHarness2[K, T, B, R] {
 	t.Helper()
 	return &KeyedHarness2[K, T, B, R]{New2(t, func(a stream.DataStream[T], b stream.DataStream[B]) stream.SingleOutputStreamOperator[R] {
-		return a.KeyBy(key).ConnectBroadcast(b.BroadcastState(states...)).Process(newFn)
+		return a.KeyBy(key).ConnectBroadcast(b.BroadcastState(states...)).Process(newFn).UID(functionUID)
 	}, opts...)}
 }
 

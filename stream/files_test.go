@@ -54,7 +54,7 @@ func TestFilesToFiles(t *testing.T) {
 		err := runJob(t, conf, func(env *Environment) error {
 			env.FromSource(file.Source(serde.String(), file.Paths(in), file.SplitSize(10_000)), NoWatermarks[string](), "lines").UID("lines").
 				TryMap(func(s string) (string, error) {
-					if n := seen.Add(1); n%11_000 == 0 && failed.Load() < failures {
+					if n := seen.Add(1); n%7_000 == 0 && failed.Load() < failures {
 						failed.Add(1)
 						return "", errors.New("on purpose")
 					}

@@ -200,7 +200,8 @@ func (w *world) submit(m *master) graph.JobID {
 func (w *world) failover(m1 *master, id graph.JobID) *master {
 	w.t.Helper()
 	w.lead(nil)
-	w.cut(m1) // the TaskManagers and the workers live
+	m1.d.Close() // a process that is dead sees no TaskManager go
+	w.cut(m1)    // the TaskManagers and the workers live
 	m1.close()
 	m2 := w.attempt()
 	ids, err := m2.d.Recover(context.Background(), nil)

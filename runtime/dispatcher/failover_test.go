@@ -67,6 +67,27 @@ type master struct {
 	d     *dispatcher.Dispatcher
 	fatal chan error
 	links []rpc.TaskManagerLink
+	dead  atomic.Bool // it says nothing any more
+}
+
+// mortalLink is the end of a process that may die, and then says nothing.
+type mortalLink struct {
+	rpc.TaskManagerLink
+	dead *atomic.Bool
+}
+
+func (l mortalLink) Send(d *pb.TaskManagerDown) error {
+	if l.dead.Load() {
+		return nil
+	}
+	return l.TaskManagerLink.Send(d)
+}
+
+func (l mortalLink) SendWait(ctx context.Context, d *pb.TaskManagerDown) error {
+	if l.dead.Load() {
+		return nil
+	}
+	return l.TaskManagerLink.SendWait(ctx, d)
 }
 
 func newWorld(t *testing.T, tms int) *world {
@@ -94,7 +115,7 @@ func newWorld(t *testing.T, tms int) *world {
 				w.mu.Lock()
 				m.links = append(m.links, high)
 				w.mu.Unlock()
-				w.accept.Go(func() { m.rm.Accept(high, "pipe") })
+				w.accept.Go(func() { m.rm.Accept(mortalLink{high, &m.dead}, "pipe") })
 				return taskmanager.Connection{Link: low}, nil
 			}})
 		if err != nil {
@@ -200,7 +221,8 @@ func (w *world) submit(m *master) graph.JobID {
 func (w *world) failover(m1 *master, id graph.JobID) *master {
 	w.t.Helper()
 	w.lead(nil)
-	m1.d.Close() // a process that is dead sees no TaskManager go
+	m1.dead.Store(true)
+	m1.d.Close() // before it sees the TaskManagers go
 	w.cut(m1)    // the TaskManagers and the workers live
 	m1.close()
 	m2 := w.attempt()

@@ -111,7 +111,7 @@ func (t *Task) CheckpointComplete(id int64) {
 
 // CheckpointAborted ends a checkpoint that failed elsewhere. resume lets a task go on that a stop-with-savepoint had suspended.
 func (t *Task) CheckpointAborted(id int64, resume bool) {
-	t.takeover.Aborted(id)
+	t.takeover.Aborted(id, resume)
 	t.snapshots.abort(id)
 	t.Post(func() error {
 		for _, o := range t.ops {

@@ -19,7 +19,7 @@ type Takeover struct {
 	completed int64
 	assigned  int64 // see pb.SurvivingTask
 	custom    bool
-	suspended map[int64]bool // by stops that have not been aborted
+	suspended map[int64]bool // by stops after which it was not told to go on
 	finishing bool
 	state     pb.TaskState
 }
@@ -47,12 +47,14 @@ func (t *Takeover) Completed(id int64) {
 	t.taken = slices.DeleteFunc(t.taken, func(x int64) bool { return x < t.completed })
 }
 
-// Aborted notes that a checkpoint was given up.
-func (t *Takeover) Aborted(id int64) {
+// Aborted notes that a checkpoint was given up. A task that it had suspended stays so, and cannot be gone on with, unless resume says otherwise.
+func (t *Takeover) Aborted(id int64, resume bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken = slices.DeleteFunc(t.taken, func(x int64) bool { return x == id && x != t.completed })
-	delete(t.suspended, id)
+	if resume {
+		delete(t.suspended, id)
+	}
 }
 
 // Received notes an event of the enumerator. One about alignment changes nothing that has to be known.

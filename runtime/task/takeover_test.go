@@ -25,11 +25,11 @@ func TestTakeover(t *testing.T) {
 			o.Triggered(4, false)
 			o.Completed(4)
 			o.Triggered(5, false)
-			o.Aborted(5)
+			o.Aborted(5, false)
 			o.Received(assign)
 		}, []int64{4}, 4, false, false},
 		"what precedes a complete one":  {func(o *Takeover) { o.Triggered(4, false); o.Triggered(5, false); o.Completed(5) }, []int64{5}, -1, false, false},
-		"a late word that one is over":  {func(o *Takeover) { o.Triggered(4, false); o.Completed(4); o.Aborted(4) }, []int64{4}, -1, false, false},
+		"a late word that one is over":  {func(o *Takeover) { o.Triggered(4, false); o.Completed(4); o.Aborted(4, false) }, []int64{4}, -1, false, false},
 		"alignment is no news":          {func(o *Takeover) { o.Received(allowed) }, nil, -1, false, false},
 		"no more splits":                {func(o *Takeover) { o.Received([]byte(`{"noMore":true}`)) }, nil, 3, false, false},
 		"events of the connector":       {func(o *Takeover) { o.Received(custom) }, nil, 3, false, false},
@@ -37,7 +37,8 @@ func TestTakeover(t *testing.T) {
 		"requests are asked again":      {func(o *Takeover) { o.Sent([]byte(`{"request":true}`)) }, nil, -1, false, false},
 		"what cannot be read is a word": {func(o *Takeover) { o.Received([]byte(`{`)) }, nil, 3, false, false},
 		"stopping":                      {func(o *Takeover) { o.Triggered(4, true) }, []int64{4}, -1, false, true},
-		"a stop that was given up":      {func(o *Takeover) { o.Triggered(4, true); o.Aborted(4) }, nil, -1, false, false},
+		"a stop that was given up":      {func(o *Takeover) { o.Triggered(4, true); o.Aborted(4, true) }, nil, -1, false, false},
+		"a stop that nobody took back":  {func(o *Takeover) { o.Triggered(4, true); o.Aborted(4, false) }, nil, -1, false, true},
 	} {
 		o := NewTakeover(3)
 		c.do(o)

@@ -149,7 +149,7 @@ func (w *worker) completed(ids []graph.ExecutionID, id int64) {
 // aborted tells all tasks that a checkpoint was given up.
 func (w *worker) aborted(id int64, resume bool) {
 	for _, t := range w.sorted() {
-		t.takeover.Aborted(id)
+		t.takeover.Aborted(id, resume)
 		t.abortUpload(id)
 		t.inbox = append(t.inbox, func() error { return t.aborted(id, resume) })
 	}

@@ -268,7 +268,7 @@ func (k *Worker) handle(m *pb.WorkerDown) {
 		w.complete = append(w.complete, x.Completed.GetCheckpointId())
 		w.mu.Unlock()
 	case *pb.WorkerDown_Aborted:
-		k.takeovers(nil, func(t *task.Takeover) { t.Aborted(x.Aborted.GetCheckpointId()) })
+		k.takeovers(nil, func(t *task.Takeover) { t.Aborted(x.Aborted.GetCheckpointId(), x.Aborted.GetResume()) })
 		w.mu.Lock()
 		w.aborted = append(w.aborted, x.Aborted)
 		w.mu.Unlock()

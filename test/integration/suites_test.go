@@ -27,9 +27,12 @@ func TestSuites(t *testing.T) {
 		})
 	})
 	t.Run("kafka", func(t *testing.T) { kafkatest.Run(t, cluster.KafkaBootstrap) })
-	// These packages test against the daemons themselves when the environment names them.
+	// These packages test against the daemons themselves when the environment names them, each with paths, topics and clusters of its own.
 	for _, p := range []string{"fs/hdfs", "connector/kafka", "checkpoint/storage", "runtime/ha", "test/eos"} {
-		t.Run(p, func(t *testing.T) { packageTests(t, p) })
+		t.Run(p, func(t *testing.T) {
+			t.Parallel()
+			packageTests(t, p)
+		})
 	}
 }
 

@@ -90,6 +90,7 @@ func TestKilledWorkersRestoreFromLocalCopies(t *testing.T) {
 		"pebble merged": {"-Dstate.backend.type=pebble", "-Dexecution.checkpointing.file-merging.enabled=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out, txn := k.Topic(t, 2), kafkatest.Name("txn")+"-"
 			killed := filepath.Join(t.TempDir(), "killed") // until then the input does not come to its end
 			j := submit(t, append(conf, "-p", "2", "-Dexecution.checkpointing.interval=500ms", "-Dexecution.checkpointing.local-backup.enabled=true",
@@ -154,6 +155,7 @@ func (j *job) attempts(s jobState) map[string]int {
 func TestTasksGoOnWithoutTheApplicationMaster(t *testing.T) {
 	for _, backend := range []string{"hashmap", "pebble"} {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			k := kafkaCluster(t)
 			s := spec(24_000)
 			s.Step = 20 * time.Millisecond

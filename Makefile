@@ -73,18 +73,17 @@ MODELS := $$(grep -rlE --include='*_test.go' 'pgregory.net/rapid|state/statetest
 .PHONY: test test-unit test-race test-model fuzz sim sim-mutants meta test-integration test-matrix test-faults test-kills test-endtxn soak deps deps-faults
 test: deps test-unit build ## everything: unit tests, the binaries on real daemons, a short fault run on each state backend
 	@$(with_cluster); \
-	$(HDFS) & hdfs=$$!; code=0; \
+	$(OWN_CLUSTERS) & own=$$!; code=0; \
 	$(INTEGRATION) -skip TestSuites/fs/hdfs 2>&1 | $(CLOSING) || code=$$?; \
-	wait $$hdfs || code=$$?; [ $$code -eq 0 ]; \
-	go test -count=1 -timeout 15m ./test/rig; \
+	wait $$own || code=$$?; [ $$code -eq 0 ]; \
 	for b in hashmap pebble; do $(FAULTS) $(SHORT) -backend $$b -seed "$${SEED:-0}"; done
 	@echo "make test: all passed"
 
-# The tests of HDFS have clusters of their own, which start while other tests wait. None of them may be skipped.
-define HDFS
-( eval "$$($(RIG) env)"; log="$$TEST_CLUSTER/log/test-hdfs.log"; code=0; \
-  go test -count=1 -timeout 20m -v ./fs/hdfs > "$$log" 2>&1 || code=$$?; \
-  [ $$code -eq 0 ] || grep -v -E '^=== |--- PASS' "$$log"; ! grep -e '--- SKIP' "$$log" && tail -n 1 "$$log" && exit $$code )
+# What has clusters of its own starts them while other tests wait. Of HDFS no test may be skipped.
+define OWN_CLUSTERS
+( code=0; go test -count=1 -timeout 15m ./test/rig || code=$$?; eval "$$($(RIG) env)"; log="$$TEST_CLUSTER/log/test-hdfs.log"; \
+  go test -count=1 -timeout 20m -v ./fs/hdfs > "$$log" 2>&1 || { code=$$?; grep -v -E '^=== |--- PASS' "$$log"; }; \
+  ! grep -e '--- SKIP' "$$log" && tail -n 1 "$$log" && exit $$code )
 endef
 
 # What passed is not worth a line each, beyond the tests themselves.

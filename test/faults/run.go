@@ -220,9 +220,6 @@ func (r *run) plan() []Kind {
 		}
 	}
 	r.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	if n := len(all) - 1; n > 0 && all[n] == ApplicationMaster { // what the tasks it leaves have counted has no baseline
-		all[0], all[n] = all[n], all[0]
-	}
 	for i := 1; i < len(all); i++ {
 		if all[i] != ApplicationMaster || all[i-1] != ApplicationMaster {
 			continue

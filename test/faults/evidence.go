@@ -271,10 +271,6 @@ func (r *run) operators(ctx context.Context, ends map[int32]int64) ([]eos.Event,
 	if err != nil {
 		return nil, err
 	}
-	if id == 0 && s.Adopted > 0 {
-		r.logf("the tasks count since a checkpoint that the application attempt before restored, which this one does not tell: what operators counted is not judged")
-		return nil, nil
-	}
 	from := map[int32]int64{}
 	if id > 0 {
 		var ok bool

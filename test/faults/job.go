@@ -97,7 +97,6 @@ func (j *job) textURL(ctx context.Context, url string) (string, error) {
 type state struct {
 	State     string `json:"state"`
 	Restarts  int    `json:"restarts"`
-	Adopted   int    `json:"adopted-tasks"` // tasks of the application attempt before that run on
 	StartTime int64  `json:"start-time"`
 	Vertices  []struct {
 		Name        string         `json:"name"`

@@ -189,6 +189,8 @@ func (c *Coordinator) Step(at time.Time, ev Event) []Effect {
 		if l, ok := c.Latest(); ok && l.ID == ev.ID {
 			c.stats.restored(l.ID, l.Dir, l.savepoint(), c.now)
 		}
+	case Adopted:
+		c.stats.adopted(ev.Restored, c.retained, c.now)
 	case FallBack:
 		c.fallBack(ev)
 	case MetadataWritten:

@@ -82,6 +82,9 @@ type (
 	// RestoredFrom tells that a restart restores this checkpoint (statistics only).
 	RestoredFrom struct{ ID int64 }
 
+	// Adopted tells which checkpoint the tasks that an earlier JobMaster deployed were last restored from, kept or not (statistics only).
+	Adopted struct{ Restored int64 }
+
 	// MetadataWritten answers WriteMetadata.
 	MetadataWritten struct {
 		ID   int64
@@ -119,6 +122,7 @@ func (Ack) event()                 {}
 func (Decline) event()             {}
 func (JobRestarting) event()       {}
 func (RestoredFrom) event()        {}
+func (Adopted) event()             {}
 func (MetadataWritten) event()     {}
 func (PointerStored) event()       {}
 func (IDsReserved) event()         {}

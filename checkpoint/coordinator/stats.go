@@ -185,6 +185,17 @@ func (s *statistics) restored(id int64, dir string, savepoint bool, at time.Time
 	s.latest.Restored = &Restored{ID: id, Time: at, Savepoint: savepoint, Dir: dir}
 }
 
+// adopted notes a restore that an earlier JobMaster did and counted, at the time from which on it is known here. Where the checkpoint was is not known
+// any more when it is not kept.
+func (s *statistics) adopted(id int64, kept []*Completed, at time.Time) {
+	s.latest.Restored = &Restored{ID: id, Time: at}
+	for _, r := range kept {
+		if r.ID == id {
+			s.latest.Restored.Savepoint, s.latest.Restored.Dir = r.savepoint(), r.Dir
+		}
+	}
+}
+
 func (s *statistics) discarded(id int64) {
 	for _, d := range s.history {
 		if d.ID == id {

@@ -310,8 +310,16 @@ func TestNextAttemptAdoptsTheTasks(t *testing.T) {
 		d, err := m.d.Details(context.Background(), id)
 		return err == nil && d.Restarts == 1
 	})
-	if d := w.running(m, id); d.History[0].Failure.Message != "boom" {
+	d := w.running(m, id)
+	if d.History[0].Failure.Message != "boom" {
 		t.Errorf("history %+v", d.History)
+	}
+	// The next attempt tells what its tasks were restored from, since which they count.
+	before = w.tasks()
+	w.checkpoint(m, id)
+	m = w.failover(m, id)
+	if d = w.running(m, id); !slices.Equal(w.tasks(), before) || d.Checkpoints.Latest.Restored == nil || d.Checkpoints.Latest.Restored.ID != last || d.Checkpoints.Counts.Restored != 0 {
+		t.Errorf("tasks %v, were %v; restored %+v, want checkpoint %d", w.tasks(), before, d.Checkpoints.Latest.Restored, last)
 	}
 }
 

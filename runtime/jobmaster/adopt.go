@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/thalweg/thalweg/checkpoint/coordinator"
 	"github.com/thalweg/thalweg/config"
 	"github.com/thalweg/thalweg/internal/failpoint"
 	"github.com/thalweg/thalweg/runtime/graph"
@@ -215,6 +216,9 @@ func (j *JobMaster) adopt(found *scheduler.Adopted) {
 	j.setGraph(a.s.graph)
 	if !j.schedule(a.s, found) {
 		return
+	}
+	if id := found.Restored(); id > 0 {
+		j.ckpt.step(coordinator.Adopted{Restored: id}) // what the tasks count, they count since then
 	}
 	failpoint.At("adopt/after")
 	// What the attempt before could not tell any more.

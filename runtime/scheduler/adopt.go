@@ -46,6 +46,14 @@ func (a *Adopted) IDs() (ids []graph.ExecutionID) {
 	return ids
 }
 
+// Restored is the checkpoint that the tasks were last restored from, 0 for none.
+func (a *Adopted) Restored() (id int64) {
+	for i := range a.Tasks {
+		id = max(id, a.Tasks[i].Restored)
+	}
+	return id
+}
+
 // Adopt says whether a JobMaster can go on with the tasks of an earlier one, where latest is the job's latest completed checkpoint and g its graph with
 // any parallelism. The error says why not: then the job has to be restarted from that checkpoint. It can when
 //

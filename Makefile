@@ -61,7 +61,7 @@ RACE := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 # What takes longest to compile comes first. pebblegozstd leaves out a C library that is not used.
 RACED := ./stream ./stream/internal/... ./runtime/... ./connector/... ./checkpoint/...
 RACEABLE = CGO_ENABLED=1 go test $(RACE) -tags pebblegozstd -gcflags=all=-dwarf=false -gcflags='$(MODULE)/stream=-dwarf=false -l'
-# Models and references of one goroutine: the race detector makes them ten times as slow and has nothing to see in them.
+# Models and references, mostly of one goroutine: the race detector makes them ten times as slow (make test-race). State is tested both ways.
 SINGLE := runtime/operator|runtime/graph|runtime/scheduler|checkpoint/metadata|checkpoint/inspect
 APART := test/integration|test/faults|test/rig|fs/hdfs
 PLAIN := ./stream/streamtest ./runtime/operator $$(go list ./... | grep -v -E '^$(MODULE)/((runtime|connector|checkpoint|$(APART))(/|$$)|stream$$|stream/internal/)'; go list ./... | grep -E '^$(MODULE)/($(SINGLE))(/|$$)')
@@ -91,8 +91,10 @@ CLOSING := grep --line-buffered -v -E '^=== |"message":"ipc connected"'
 
 test-unit: ## every test that needs no daemons, vetted, with the race detector where goroutines share a process
 	@$(in_memory); \
-	RAPID_CHECKS=$(if $(RACE),20,100) $(RACEABLE) -vet=all -timeout 20m $$(go list $(RACED) | grep -v -E '^$(MODULE)/($(SINGLE))(/|$$)'); \
+	$(RACEABLE) -vet=all -timeout 20m $$(go list $(RACED) | grep -v -E '^$(MODULE)/($(SINGLE))(/|$$)'); \
+	RAPID_CHECKS=5 $(RACEABLE) -vet=off -timeout 20m ./state/...; \
 	go test -vet=all -timeout 15m $(PLAIN)
+	go vet $$(go list -f '{{if not (or .TestGoFiles .XTestGoFiles)}}{{.ImportPath}}{{end}}' ./...) $(addprefix ./,$(subst |, ,$(APART)))
 
 test-race: ## every test that needs no daemons with the race detector (needs gcc; half an hour)
 	@$(in_memory); RAPID_CHECKS=20 $(RACEABLE) -timeout 60m $$(go list ./... | grep -v -E '^$(MODULE)/($(APART))(/|$$)')

@@ -90,7 +90,7 @@ func (c *cli) execute(ctx context.Context, root *cobra.Command, args []string) i
 	if w := c.print.failure(); w != nil && err == nil {
 		err = &exitError{exitFailed, fmt.Errorf("write the output: %w", w)}
 	}
-	if closed := errors.Is(c.print.failure(), syscall.EPIPE); closed && errors.Is(err, syscall.EPIPE) {
+	if errors.Is(c.print.failure(), syscall.EPIPE) && errors.Is(err, syscall.EPIPE) {
 		return exitClosed // the reader, such as head, has all it wanted
 	}
 	code := c.report(err)

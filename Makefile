@@ -92,8 +92,9 @@ CLOSING := grep --line-buffered -v -E '^=== |"message":"ipc connected"'
 test-unit: ## every test that needs no daemons, vetted, with the race detector where goroutines share a process
 	@$(in_memory); \
 	$(RACEABLE) -vet=all -timeout 20m $$(go list $(RACED) | grep -v -E '^$(MODULE)/($(SINGLE))(/|$$)'); \
-	RAPID_CHECKS=5 $(RACEABLE) -vet=off -timeout 20m ./state/...; \
-	go test -vet=all -timeout 15m $(PLAIN)
+	RAPID_CHECKS=5 $(RACEABLE) -vet=off -timeout 20m ./state/... & state=$$!; code=0; \
+	go test -vet=all -timeout 15m $(PLAIN) || code=$$?; \
+	wait $$state || code=$$?; exit $$code
 	go vet $$(go list -f '{{if not (or .TestGoFiles .XTestGoFiles)}}{{.ImportPath}}{{end}}' ./...) $(addprefix ./,$(subst |, ,$(APART)))
 
 test-race: ## every test that needs no daemons with the race detector (needs gcc; half an hour)

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -209,7 +210,7 @@ type Answer struct {
 
 // Allocate sends one heartbeat with asks, releases and progress, and returns what the ResourceManager grants and reports.
 // The response id is set here; req is not changed and may be reused after the return. It repeats itself until ctx ends
-// while the ResourceManager cannot be reached.
+// while the ResourceManager cannot be reached, and a few times when it fails on the request by a mistake of its own.
 //
 // When ctx ends before the answer came, the ResourceManager may have run the request. The next Allocate then asks for
 // that answer first and returns it as Deferred.
@@ -228,7 +229,12 @@ func (c *Client) Allocate(ctx context.Context, req *yarnpb.AllocateRequestProto)
 		c.lost.ResponseId = proto.Int32(c.responseID)
 	}
 	resp := &yarnpb.AllocateResponseProto{}
-	if err := c.call(ctx, "allocate", c.lost, resp); err != nil {
+	err := c.call(ctx, "allocate", c.lost, resp)
+	for n := 0; n < slips && slipped(err) && ipc.Sleep(ctx, slipPause) == nil; n++ {
+		c.o.logger.Warn().Err(err).Stringer("attempt_id", c.attempt).Msg("the ResourceManager failed on a heartbeat, which is sent again")
+		err = c.call(ctx, "allocate", c.lost, resp)
+	}
+	if err != nil {
 		if decided(err) { // refused as a whole: nothing of it happened
 			c.lost = nil
 		}
@@ -248,6 +254,15 @@ func (c *Client) Allocate(ctx context.Context, req *yarnpb.AllocateRequestProto)
 		c.roll(token.FromProto(t))
 	}
 	return Answer{AllocateResponseProto: resp, Deferred: deferred}, nil
+}
+
+// slipped reports whether the server failed by a mistake of its own and not by a decision: a Java runtime exception, as the
+// NullPointerException of a ResourceManager that is just taking the attempt away. Asks are absolute and the response id
+// is still the old one, so that the same request may be sent again.
+func slipped(err error) bool {
+	var remote *ipc.RemoteError
+	return errors.As(err, &remote) &&
+		(strings.HasPrefix(remote.Class, "java.lang.") || strings.HasPrefix(remote.Class, "java.util."))
 }
 
 // decided reports whether the server answered, so that nothing is left to ask for.

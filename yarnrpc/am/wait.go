@@ -7,3 +7,9 @@ const (
 	firstFinishPoll = 5 * time.Millisecond
 	finishPoll      = 100 * time.Millisecond
 )
+
+// How often, and with what pause, a heartbeat is sent again on which the ResourceManager failed by its own mistake.
+const (
+	slips     = 5
+	slipPause = time.Second
+)

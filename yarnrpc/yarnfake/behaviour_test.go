@@ -173,6 +173,23 @@ func TestLostAllocateAnswer(t *testing.T) {
 	}
 }
 
+// A ResourceManager that fails on a heartbeat by a mistake of its own, as on the attempt of an application that is just
+// being killed, does not end the master: the request is sent again. A decision is not asked for twice.
+func TestFailedHeartbeatIsSentAgain(t *testing.T) {
+	r := newRig(t)
+	npe := &ipc.RemoteError{Class: "java.lang.NullPointerException", Message: "Cannot invoke pullUpdateContainerErrors()"}
+	r.fake.Refuse("allocate", npe)
+	r.beat(r.ask(3))
+	r.beat(&yarnpb.AllocateRequestProto{})
+	if s := r.fake.Stats(r.id); len(r.granted) != 3 || s.Granted != 3 {
+		t.Errorf("%d grants, %+v", len(r.granted), s)
+	}
+	r.fake.Refuse("allocate", npe, &ipc.RemoteError{Class: string(yarn.ErrAttemptNotFound)})
+	if _, err := r.am.Allocate(t.Context(), r.ask(1)); !errors.Is(err, am.ErrShutdown) {
+		t.Errorf("after the attempt was taken away: %v", err)
+	}
+}
+
 // The caller gives up while the answer is lost: the next Allocate gives that answer first and says so.
 func TestDeferredAnswer(t *testing.T) {
 	r := newRig(t)

@@ -58,7 +58,9 @@ type Backend struct {
 	opened      bool      // unopened counts
 	used        int64     // bytes of all caches, estimated
 	drops       []keyRange
-	pending     *frozen // a snapshot that may not be frozen yet
+	pending     *frozen                   // a snapshot that may not be frozen yet
+	ahead       *written                  // written last ahead of the next snapshot, after pending; nil when there is nothing
+	largest     map[uint16]*state.Largest // entries written ahead, by set
 	disk        *disk
 	unchecked   int64 // bytes applied since room was looked for
 	seq         int
@@ -317,8 +319,19 @@ func (b *Backend) batch() (batch, error) {
 	return x, nil
 }
 
-// settle makes sure that the latest snapshot is frozen, so that the store may be written.
+// settle makes sure that the latest snapshot is frozen and what was written ahead of the next is in the store, so that the store may be written.
 func (b *Backend) settle() error {
+	if err := b.settlePending(); err != nil {
+		return err
+	}
+	if err := b.ahead.wait(); err != nil { // which stays: the task's state is not what it believes
+		return err
+	}
+	b.ahead = nil
+	return nil
+}
+
+func (b *Backend) settlePending() error {
 	if b.pending == nil {
 		return nil
 	}

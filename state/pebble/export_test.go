@@ -19,6 +19,15 @@ func (o Options) Deciding(lookups int) Options {
 	return o
 }
 
+// Ahead makes the backend look for changes to write ahead of a snapshot after so many.
+func (o Options) Ahead(changes int) Options {
+	o.aheadEvery = changes
+	return o
+}
+
+// Pending is how many bytes of changes the last snapshot has encoded while the task waited.
+func (b *Backend) Pending() int { return b.pending.batch.Len() }
+
 // SetRetryPause replaces the pause after a fault of the disk.
 func (b *Backend) SetRetryPause(d time.Duration) { b.disk.pause = d }
 

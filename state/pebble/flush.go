@@ -41,19 +41,27 @@ func (t *table[K, V]) flush(batch batch) error {
 			}
 		}
 		s.dirty = distinct(s.dirty, len(s.space.Pages)) // in the order of memory
-		for n, pi := range s.dirty {
-			if n%gathered == 0 {
-				t.gathered += slots.Gather(s.space.Pages, s.dirty[n:min(n+gathered, len(s.dirty))], t.strings)
-			}
-			p := s.space.Pages[pi]
-			for d := p.Dirty; d != 0; d &= d - 1 {
-				if err := addTo(t, batch, s, p, bits.TrailingZeros64(d)); err != nil {
-					return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
-				}
-			}
-			p.Dirty = 0
+		if err := addPages(t, batch, s, s.dirty); err != nil {
+			return fmt.Errorf("pebble: state %q: flush: %w", t.desc.Name, err)
 		}
-		s.dirty = s.dirty[:0]
+		s.dirty, s.changes, s.hand = s.dirty[:0], 0, 0
+	}
+	return nil
+}
+
+// addPages puts the changed entries of pages into a batch.
+func addPages[K comparable, V any](t *table[K, V], batch batch, s *nspace[K, V], pages []uint32) error {
+	for n, pi := range pages {
+		if n%gathered == 0 {
+			t.gathered += slots.Gather(s.space.Pages, pages[n:min(n+gathered, len(pages))], t.strings)
+		}
+		p := s.space.Pages[pi]
+		for d := p.Dirty; d != 0; d &= d - 1 {
+			if err := addTo(t, batch, s, p, bits.TrailingZeros64(d)); err != nil {
+				return err
+			}
+		}
+		p.Dirty = 0
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ type Options struct {
 
 	fs      vfs.FS // the local disk; set by tests
 	lookups int    // between two decisions of the finder; set by tests
+	// aheadEvery is how many changes are between two looks for some to write ahead of a snapshot; set by tests.
+	aheadEvery int
 }
 
 func (o Options) below() vfs.FS {
@@ -67,6 +69,9 @@ func (o Options) withDefaults(cfg state.Config) (Options, error) {
 	}
 	if o.TimersInMemory == 0 {
 		o.TimersInMemory = int(max(o.MemoryBytes/members/256, 1<<12))
+	}
+	if o.aheadEvery == 0 {
+		o.aheadEvery = aheadEvery
 	}
 	if o.lookups == 0 {
 		o.lookups = lookupsPerDecision

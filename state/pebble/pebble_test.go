@@ -27,7 +27,8 @@ func new(o pebble.Options) func(cfg state.Config) (state.Backend, error) {
 
 var (
 	plain = statetest.Factory{Name: "pebble", New: new(pebble.Options{}), Native: true}
-	tiny  = statetest.Factory{Name: "pebble-tiny", New: new(pebble.Options{CacheBytes: 1, TimersInMemory: 4}.Deciding(2)), Native: true}
+	tiny  = statetest.Factory{Name: "pebble-tiny", New: new(pebble.Options{CacheBytes: 1, TimersInMemory: 4}.Deciding(2).Ahead(3)), Native: true}
+	eager = statetest.Factory{Name: "pebble-ahead", New: new(pebble.Options{}.Ahead(1)), Native: true}
 	heap  = statetest.Factory{Name: "hashmap", New: func(cfg state.Config) (state.Backend, error) {
 		b, err := hashmap.New(cfg)
 		if err != nil {
@@ -45,6 +46,11 @@ func TestModel(t *testing.T) {
 func TestModelTiny(t *testing.T) {
 	t.Parallel()
 	statetest.Model(t, tiny)
+}
+
+func TestModelAhead(t *testing.T) {
+	t.Parallel()
+	statetest.Model(t, eager)
 }
 
 func TestExchange(t *testing.T) {

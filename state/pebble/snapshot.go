@@ -26,6 +26,7 @@ type frozen struct {
 	canonical bool
 	dir       string // native: where the hard links go
 
+	prior *written // what was written ahead and may still be on its way
 	once  sync.Once
 	done  atomic.Bool
 	batch *chunks
@@ -44,8 +45,13 @@ func (f *frozen) run() error {
 }
 
 func (f *frozen) freeze() error {
-	defer func() { f.batch = nil }()
-	if err := f.batch.apply(); err != nil {
+	batch := f.batch
+	f.batch = nil
+	if err := f.prior.wait(); err != nil {
+		f.lost = errors.Join(err, batch.Close())
+		return f.lost
+	}
+	if err := batch.apply(); err != nil {
 		f.lost = fmt.Errorf("pebble: write changes: %w", err)
 		return f.lost
 	}
@@ -89,10 +95,13 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	if b.db == nil {
 		return nil, errClosed
 	}
-	if err := b.settle(); err != nil {
+	if err := b.settlePending(); err != nil {
 		return nil, err
 	}
 	if !b.opened {
+		if err := b.settle(); err != nil {
+			return nil, err
+		}
 		if _, err := b.Opened(); err != nil {
 			return nil, err
 		}
@@ -100,11 +109,17 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	if err := b.giveBack(); err != nil {
 		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
 	}
+	prior := b.ahead
+	if len(b.drops) > 0 { // they go to the store now, after what was written ahead
+		if err := prior.wait(); err != nil {
+			return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
+		}
+	}
 	first, err := b.batch()
 	if err != nil {
 		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
 	}
-	batch := &chunks{b: b, cur: first}
+	batch := &chunks{b: b, cur: first, largest: b.largest}
 	err = b.writeMeta(batch)
 	for _, s := range b.sets {
 		if err == nil {
@@ -115,8 +130,8 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 		return nil, errors.Join(fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err), batch.Close())
 	}
 	b.seq++
-	f := &frozen{b: b, canonical: canon, batch: batch, dir: filepath.Join(b.cfg.Dir, fmt.Sprintf("checkpoint-%d", b.seq))}
-	b.pending = f
+	f := &frozen{b: b, canonical: canon, prior: prior, batch: batch, dir: filepath.Join(b.cfg.Dir, fmt.Sprintf("checkpoint-%d", b.seq))}
+	b.pending, b.ahead, b.largest = f, nil, nil
 	b.mu.Lock()
 	b.open[f] = struct{}{}
 	b.mu.Unlock()

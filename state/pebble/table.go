@@ -82,6 +82,9 @@ type nspace[K comparable, V any] struct {
 	present int      // cached entries that are not gone
 	stored  groupSet // key groups that may have entries in Pebble
 	dirty   []uint32 // pages with dirty slots, and perhaps some without
+	changes int      // entries that have become dirty since the last look; see ahead
+	look    uint32   // looks so far
+	hand    int      // of the looks, in dirty
 	chains  slots.Chains
 }
 
@@ -105,7 +108,11 @@ func distinct(pages []uint32, of int) []uint32 {
 }
 
 // mark notes that an entry is to be written.
-func mark[K comparable, V any](s *nspace[K, V], id uint32, p *slots.Page[K, V], i uint32) {
+func mark[K comparable, V any](t *table[K, V], s *nspace[K, V], id uint32, p *slots.Page[K, V], i uint32) {
+	p.Changed = s.look
+	if p.Dirty>>i&1 != 0 {
+		return
+	}
 	if p.Dirty == 0 {
 		if n := len(s.dirty); n > 64 && n > 4*len(s.space.Pages) { // evictions and changes in turn
 			s.dirty = distinct(s.dirty, len(s.space.Pages))
@@ -113,6 +120,9 @@ func mark[K comparable, V any](s *nspace[K, V], id uint32, p *slots.Page[K, V], 
 		s.dirty = append(s.dirty, id/slots.PageLen)
 	}
 	p.Dirty |= 1 << i
+	if s.changes++; s.changes >= t.b.opts.aheadEvery {
+		ahead(t, s)
+	}
 }
 
 type table[K comparable, V any] struct {
@@ -144,6 +154,7 @@ type table[K comparable, V any] struct {
 	strings          []uintptr       // in a value of texts
 	kb, vb, fb       []byte
 	gathered         uint64   // see slots.Gather
+	rested           []uint32 // pages to be written ahead
 	hand             struct { // of the eviction clock
 		order []state.Namespace
 		page  int
@@ -291,7 +302,7 @@ func noteLast[K comparable, V any](t *table[K, V], s *nspace[K, V], id uint32, p
 func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) {
 	if p, i := known(t, &k, ns); p != nil {
 		if p.Dirty>>i&1 == 0 {
-			mark(t.last.space, t.last.id, p, i)
+			mark(t, t.last.space, t.last.id, p, i)
 		}
 		p.Hot |= 1 << i
 		return &p.Vals[i], true, nil
@@ -323,7 +334,7 @@ func (t *table[K, V]) Ref(k state.Key[K], ns state.Namespace) (*V, bool, error) 
 			t.n++
 		}
 	}
-	mark(s, id, p, i)
+	mark(t, s, id, p, i)
 	p.Hot |= 1 << i
 	noteLast(t, s, id, p, k.Hash)
 	return &p.Vals[i], found, nil
@@ -405,7 +416,7 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 	}
 	if p, i := known(t, &k, ns); p != nil {
 		if p.Dirty>>i&1 == 0 {
-			mark(t.last.space, t.last.id, p, i)
+			mark(t, t.last.space, t.last.id, p, i)
 		}
 		setValue(t, p, i, v)
 		p.Hot |= 1 << i
@@ -432,7 +443,7 @@ func (t *table[K, V]) Put(k state.Key[K], ns state.Namespace, v V) error {
 		}
 	}
 	setValue(t, p, i, v)
-	mark(s, id, p, i)
+	mark(t, s, id, p, i)
 	p.Hot |= 1 << i
 	noteLast(t, s, id, p, k.Hash)
 	return nil
@@ -467,7 +478,7 @@ func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 			return err
 		}
 		p.Gone |= 1 << i
-		mark(s, id, p, i)
+		mark(t, s, id, p, i)
 		return nil
 	}
 	p, i := slots.At(s.space, id)
@@ -479,7 +490,7 @@ func (t *table[K, V]) Delete(k state.Key[K], ns state.Namespace) error {
 		var zero V
 		p.Vals[i] = zero
 		p.Gone |= 1 << i
-		mark(s, id, p, i)
+		mark(t, s, id, p, i)
 		return nil
 	}
 	remove(t, s, id)

@@ -70,14 +70,15 @@ func (c *Clock) Release(e uint64) {
 
 // Head is what a page holds beside its keys and values. Bit i of Live says that slot i is in use.
 type Head struct {
-	Epoch uint64
-	Live  uint64
-	Owned uint64 // slots whose values share nothing with a frozen page
-	Hot   uint64 // slots used since the bit was cleared; for caches
-	Dirty uint64 // slots changed since they were stored; for caches, set by them
-	Gone  uint64 // slots whose entries were deleted, and are so only here yet; for caches, set by them
-	Text  []byte // strings of the values, where they are packed (KeepTexts)
-	Hash  []uint32
+	Epoch   uint64
+	Live    uint64
+	Owned   uint64 // slots whose values share nothing with a frozen page
+	Hot     uint64 // slots used since the bit was cleared; for caches
+	Dirty   uint64 // slots changed since they were stored; for caches, set by them
+	Gone    uint64 // slots whose entries were deleted, and are so only here yet; for caches, set by them
+	Changed uint32 // when a slot changed last, in what the cache counts; for caches, set by them
+	Text    []byte // strings of the values, where they are packed (KeepTexts)
+	Hash    []uint32
 }
 
 // Page holds up to PageLen entries.

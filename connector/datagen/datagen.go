@@ -29,7 +29,7 @@ type options struct {
 	errs   []error
 }
 
-// Count makes the source bounded: numbers 0 to n-1.
+// Count makes the source bounded: numbers 0 to n-1, none with 0.
 func Count(n int64) Option {
 	return func(o *options) {
 		if n < 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/thalweg/thalweg/serde"
 	"github.com/thalweg/thalweg/state"
@@ -36,9 +35,7 @@ func TestChangesAreWrittenAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		*v++
-		if k%64 == 0 {
-			time.Sleep(10 * time.Microsecond) // the writer gets its turn
-		}
+		b.AwaitAhead()
 	}
 	var id int64
 	snapshot := func() (int, state.Handle) {

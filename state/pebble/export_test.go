@@ -28,6 +28,9 @@ func (o Options) Ahead(changes int) Options {
 // Pending is how many bytes of changes the last snapshot has encoded while the task waited.
 func (b *Backend) Pending() int { return b.pending.batch.Len() }
 
+// AwaitAhead waits for what is being written ahead.
+func (b *Backend) AwaitAhead() { _ = b.ahead.wait() }
+
 // SetRetryPause replaces the pause after a fault of the disk.
 func (b *Backend) SetRetryPause(d time.Duration) { b.disk.pause = d }
 

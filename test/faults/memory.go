@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -31,6 +32,9 @@ func outOfMemory(k Kind) Fault {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.pid)), 0o600)
 		}
+		if err == nil && k == TaskManager { // which needs no page while it has nothing to do: let it start a worker
+			err = killWorkersOf(r, p.container)
+		}
 		if err == nil {
 			err = r.gone(ctx, p)
 		}
@@ -39,6 +43,17 @@ func outOfMemory(k Kind) Fault {
 			return err == nil || errors.Is(err, iofs.ErrNotExist), err
 		}))
 	}}
+}
+
+// killWorkersOf kills the workers of a container.
+func killWorkersOf(r *run, container string) error {
+	all, err := processes(r.job.app)
+	for _, p := range all {
+		if p.kind == Worker && p.container == container {
+			err = errors.Join(err, syscall.Kill(p.pid, syscall.SIGKILL))
+		}
+	}
+	return err
 }
 
 // memoryFaults are those that the kernel of this machine can do.

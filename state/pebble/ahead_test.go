@@ -41,11 +41,12 @@ func TestChangesAreWrittenAhead(t *testing.T) {
 	snapshot := func() (int, state.Handle) {
 		t.Helper()
 		id++
+		early := b.Early()
 		s, err := b.Snapshot(id, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pending := b.Pending()
+		pending := b.Pending() - early
 		h, err := s.Write(context.Background(), store)
 		if err != nil {
 			t.Fatal(err)

@@ -59,6 +59,7 @@ type Backend struct {
 	used        int64     // bytes of all caches, estimated
 	drops       []keyRange
 	pending     *frozen                   // a snapshot that may not be frozen yet
+	early       *chunks                   // encoded ahead of the next snapshot, to be written after ahead; nil when there is nothing
 	ahead       *written                  // written last ahead of the next snapshot, after pending; nil when there is nothing
 	largest     map[uint16]*state.Largest // entries written ahead, by set
 	disk        *disk
@@ -324,11 +325,7 @@ func (b *Backend) settle() error {
 	if err := b.settlePending(); err != nil {
 		return err
 	}
-	if err := b.ahead.wait(); err != nil { // which stays: the task's state is not what it believes
-		return err
-	}
-	b.ahead = nil
-	return nil
+	return b.settleAhead()
 }
 
 func (b *Backend) settlePending() error {
@@ -362,7 +359,10 @@ func (b *Backend) Close() error {
 	for f := range b.open { // nobody else is left who could change it
 		errs = append(errs, f.release())
 	}
-	b.pending, b.sets = nil, nil
+	if b.early != nil {
+		errs = append(errs, b.early.Close())
+	}
+	b.pending, b.early, b.sets = nil, nil, nil
 	if b.db != nil {
 		if err := b.disk.died(); err == nil { // its locks may be held for ever
 			errs = append(errs, b.db.Close())

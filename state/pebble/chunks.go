@@ -15,9 +15,10 @@ const chunkBytes = 1 << 20
 
 // chunks is a batch in pieces.
 type chunks struct {
-	b    *Backend
-	full []batch
-	cur  batch
+	b     *Backend
+	piece int // bytes of a piece; 0 is chunkBytes
+	full  []batch
+	cur   batch
 	// largest are the largest entries of each set, by its id; at is that of the last entry.
 	largest map[uint16]*state.Largest
 	at      *state.Largest
@@ -43,7 +44,7 @@ func (c *chunks) see(key []byte, bytes int) {
 }
 
 func (c *chunks) room() batch {
-	if c.cur.Len() >= chunkBytes {
+	if c.cur.Len() >= max(c.piece, chunkBytes) {
 		c.full = append(c.full, c.cur)
 		c.cur = c.b.db.newBatchOf(chunkBytes + chunkBytes/8)
 	}
@@ -88,21 +89,29 @@ func (c *chunks) Reset() {
 // Close implements batch.
 func (c *chunks) Close() error {
 	var errs []error
-	for _, x := range append(c.full, c.cur) {
+	for _, x := range c.pieces() {
 		errs = append(errs, x.Close())
 	}
-	c.full = nil
 	return errors.Join(errs...)
 }
 
 // apply writes the pieces in their order and gives them up. After an error those before were written.
 func (c *chunks) apply() (err error) {
-	for _, x := range append(c.full, c.cur) {
+	for _, x := range c.pieces() {
 		if err == nil {
 			err = c.b.apply(x)
 		}
 		err = errors.Join(err, x.Close())
 	}
-	c.full = nil
 	return err
+}
+
+// pieces are all, which the caller closes.
+func (c *chunks) pieces() []batch {
+	all := c.full
+	if c.cur != nil {
+		all = append(all, c.cur)
+	}
+	c.full, c.cur = nil, nil
+	return all
 }

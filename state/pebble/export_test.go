@@ -25,8 +25,16 @@ func (o Options) Ahead(changes int) Options {
 	return o
 }
 
-// Pending is how many bytes of changes the last snapshot has encoded while the task waited.
+// Pending is how many bytes of changes the last snapshot is to write, those encoded ahead of it included.
 func (b *Backend) Pending() int { return b.pending.batch.Len() }
+
+// Early is how many bytes of changes are encoded ahead of the next snapshot and not on their way.
+func (b *Backend) Early() int {
+	if b.early == nil {
+		return 0
+	}
+	return b.early.Len()
+}
 
 // AwaitAhead waits for what is being written ahead.
 func (b *Backend) AwaitAhead() { _ = b.ahead.wait() }

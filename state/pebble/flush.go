@@ -134,10 +134,7 @@ func (t *table[K, V]) evict() error {
 		return nil
 	}
 	t.last.page = nil
-	if err := t.b.settle(); err != nil {
-		return err
-	}
-	batch, err := t.b.batch()
+	batch, err := t.b.alongAhead()
 	if err != nil {
 		return fmt.Errorf("pebble: state %q: evict: %w", t.desc.Name, err)
 	}
@@ -195,7 +192,7 @@ func evictInto[K comparable, V any](t *table[K, V], batch batch) error {
 		t.hand.page++
 	}
 	if !batch.Empty() {
-		if err := t.b.apply(batch); err != nil {
+		if err := applied(t.b, batch); err != nil {
 			return err
 		}
 	}
@@ -213,6 +210,14 @@ func evictInto[K comparable, V any](t *table[K, V], batch batch) error {
 		}
 	}
 	return nil
+}
+
+// applied writes a batch in one piece or in several.
+func applied(b *Backend, x batch) error {
+	if c, ok := x.(*chunks); ok {
+		return c.apply()
+	}
+	return b.apply(x)
 }
 
 // current implements set.

@@ -109,9 +109,8 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 	if err := b.giveBack(); err != nil {
 		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
 	}
-	prior := b.ahead
-	if len(b.drops) > 0 { // they go to the store now, after what was written ahead
-		if err := prior.wait(); err != nil {
+	if len(b.drops) > 0 { // they go to the store now, after what was encoded ahead
+		if err := b.settleAhead(); err != nil {
 			return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
 		}
 	}
@@ -120,6 +119,9 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 		return nil, fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err)
 	}
 	batch := &chunks{b: b, cur: first, largest: b.largest}
+	if e := b.early; e != nil {
+		batch.full, batch.largest, b.early = append(e.full, e.cur), e.largest, nil
+	}
 	err = b.writeMeta(batch)
 	for _, s := range b.sets {
 		if err == nil {
@@ -130,7 +132,7 @@ func (b *Backend) Snapshot(checkpointID int64, canon bool) (state.Snapshot, erro
 		return nil, errors.Join(fmt.Errorf("pebble: snapshot %d: %w", checkpointID, err), batch.Close())
 	}
 	b.seq++
-	f := &frozen{b: b, canonical: canon, prior: prior, batch: batch, dir: filepath.Join(b.cfg.Dir, fmt.Sprintf("checkpoint-%d", b.seq))}
+	f := &frozen{b: b, canonical: canon, prior: b.ahead, batch: batch, dir: filepath.Join(b.cfg.Dir, fmt.Sprintf("checkpoint-%d", b.seq))}
 	b.pending, b.ahead, b.largest = f, nil, nil
 	b.mu.Lock()
 	b.open[f] = struct{}{}

@@ -17,8 +17,10 @@ import (
 	"github.com/thalweg/thalweg/runtime/scheduler"
 )
 
+// checkpoint takes one when all tasks run, which after a restart the job's master may hear later than the first results come.
 func (c *cluster) checkpoint() string {
 	c.t.Helper()
+	c.running()
 	return c.trigger(jobmaster.TriggerRequest{Kind: jobmaster.TriggerCheckpoint, Native: true})
 }
 
